@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, takewhile
+from itertools import takewhile
 
 from torch import nn
 
@@ -59,12 +59,12 @@ class Unit:
 
 def cut(trace: Trace) -> list[Unit]:
     """Returns the layers; each event is in exactly one."""
-    good = [count == 1 for count in _crossing(trace)]
+    good = [len(values) == 1 for values in crossing(trace)]
     layers: list[Unit] = []
     for unit in _active_parts(trace):
         unit.flops = sum(event.flops for event in trace.events[unit.start : unit.end])
         if layers and (not good[unit.start] or _belong_together(layers[-1], unit)):
-            _append(layers[-1], unit)
+            append(layers[-1], unit)
         else:
             layers.append(unit)
     return layers
@@ -84,7 +84,8 @@ def _active_parts(trace: Trace) -> list[Unit]:
     return parts
 
 
-def _append(layer: Unit, unit: Unit) -> None:
+def append(layer: Unit, unit: Unit) -> None:
+    """Makes a unit a part of the layer before it."""
     layer.end = unit.end
     layer.calls += unit.calls
     layer.item |= unit.item
@@ -97,8 +98,8 @@ def _belong_together(layer: Unit, unit: Unit) -> bool:
     return not (layer.block and layer.item)
 
 
-def _crossing(trace: Trace) -> list[int]:
-    """Returns for each place, before event 0 to after the last, how many active values cross it."""
+def crossing(trace: Trace) -> list[set[int]]:
+    """Returns for each place, before event 0 to after the last, the active values that cross it."""
     end = len(trace.events)
     last = [-1] * len(trace.values)
     for number, event in enumerate(trace.events):
@@ -106,12 +107,12 @@ def _crossing(trace: Trace) -> list[int]:
             last[read] = number
     for returned in trace.outputs:
         last[returned] = end
-    changes = [0] * (end + 2)
+    crossed: list[set[int]] = [set() for _ in range(end + 1)]
     for number, value in enumerate(trace.values):
-        if value.active and value.origin != CONSTANT and last[number] > value.producer:
-            changes[value.producer + 1] += 1
-            changes[last[number] + 1] -= 1
-    return list(accumulate(changes))[: end + 1]
+        if value.active and value.origin != CONSTANT:
+            for place in range(value.producer + 1, last[number] + 1):
+                crossed[place].add(number)
+    return crossed
 
 
 def _parts(trace: Trace) -> list[Unit]:

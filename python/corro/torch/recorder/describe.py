@@ -39,9 +39,9 @@ class Subject:
     dtype: torch.dtype
 
 
-def describe(trace: Trace, subject: Subject) -> ModelDescription:
-    """Returns a trace as a model."""
-    units = cut(trace)
+def describe(trace: Trace, subject: Subject, units: list[Unit] | None = None) -> ModelDescription:
+    """Returns a trace as a model; its layers are `units`, as cut() finds them if None."""
+    units = cut(trace) if units is None else units
     counter = _Counter(trace, subject, units)
     kinds = [counter.layer_type(number) for number in range(len(units))]
     types, runs = _runs(kinds, units)

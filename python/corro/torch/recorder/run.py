@@ -33,11 +33,11 @@ def record_model(
         raise InvalidArgumentError(f"record: model: a {type(model).__name__} is no nn.Module")
     if isinstance(model, nn.parallel.DistributedDataParallel):
         model = model.module
-    first = _first_tensor((inputs, keywords))
+    first = first_tensor((inputs, keywords))
     samples = _count("samples", samples, _batch(first))
-    sequence = _count("sequence", sequence, _tokens(first), least=0)
+    sequence = _count("sequence", sequence, tokens_of(first), least=0)
     trace = trace_model(model, inputs, keywords, loss)
-    dtype = _dtype_of(model, first)
+    dtype = dtype_of(model, first)
     subject = Subject(name or type(model).__name__, samples, sequence, dtype)
     return describe(trace, subject)
 
@@ -46,21 +46,51 @@ def trace_model(
     model: nn.Module, inputs: tuple[Any, ...], keywords: dict[str, Any], loss: Loss | None
 ) -> Trace:
     """Returns the trace of one forward and backward; the module is as it was."""
+    return _traced(
+        model,
+        (inputs, keywords),
+        lambda given: model(*given[0], **given[1]),
+        lambda output: _loss_of(output, loss),
+    )
+
+
+def trace_step(model: nn.Module, batch: Any, loss: Callable[[nn.Module, Any], Any]) -> Trace:
+    """Returns the trace of `loss(model, batch)` and backward; the module is as it was.
+
+    Whatever may be computed of the batch without parameters is not active.
+    """
+
+    def checked(made: Any) -> tuple[Tensor, bool]:
+        if not isinstance(made, Tensor) or made.numel() != 1:
+            raise InvalidArgumentError("record: loss: must return a tensor of one element")
+        return made, True
+
+    return _traced(model, batch, lambda given: loss(model, given), checked, first_is_active=False)
+
+
+def _traced(
+    model: nn.Module,
+    given: Any,
+    forward: Callable[[Any], Any],
+    loss_of: Callable[[Any], tuple[Tensor, bool]],
+    first_is_active: bool = True,
+) -> Trace:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = Fakes(mode)
     tracer = Tracer(model)
     with random_state_kept(), faked(model, fakes), torch.enable_grad():
-        for parameter in model.parameters():
-            tracer.declare(parameter, PARAMETER)
-        args, options = fakes.within(inputs), fakes.within(keywords)
+        for name, parameter in model.named_parameters():
+            tracer.trace.names[tracer.declare(parameter, PARAMETER)] = name
+        stand_ins = fakes.within(given)
         origin = INPUT
-        for tensor in tree_flatten((args, options))[0]:
+        for tensor in tree_flatten(stand_ins)[0]:
             if isinstance(tensor, Tensor):
-                tracer.declare(tensor, origin)
+                number = tracer.declare(tensor, origin)
+                tracer.trace.values[number].active &= first_is_active
                 origin = SIDE
         try:
             with log_silenced(), mode:
-                tracer.run(lambda: model(*args, **options), lambda output: _loss_of(output, loss))
+                tracer.run(lambda: forward(stand_ins), loss_of)
         except CorroError:
             raise
         except Exception as error:
@@ -98,7 +128,7 @@ def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0][:300] if lines else ''}".rstrip(": ")
 
 
-def _first_tensor(values: Any) -> Tensor:
+def first_tensor(values: Any) -> Tensor:
     for each in tree_flatten(values)[0]:
         if isinstance(each, Tensor):
             return each
@@ -116,12 +146,12 @@ def _batch(first: Tensor) -> int:
     return first.shape[0] if first.dim() else 1
 
 
-def _tokens(first: Tensor) -> int:
+def tokens_of(first: Tensor) -> int:
     whole = not first.is_floating_point() and first.dim() == 2
     return first.shape[1] if whole or first.dim() == 3 else 0
 
 
-def _dtype_of(model: nn.Module, first: Tensor) -> torch.dtype:
+def dtype_of(model: nn.Module, first: Tensor) -> torch.dtype:
     """Returns the dtype that most parameters have."""
     sizes: dict[torch.dtype, int] = {}
     for parameter in model.parameters():

@@ -60,6 +60,9 @@ class Call:
     start: int
     end: int = -1
     children: list[Call] = field(default_factory=list)
+    takes: tuple[int | None, ...] = ()  # Values of the leaves of its positional arguments.
+    gives: tuple[int | None, ...] = ()  # Of what it returned; None: no tensor, or a part of one.
+    with_grad: bool = True  # Whether autograd was on: it is not inside of a reentrant checkpoint.
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +100,7 @@ class Trace:
     outputs: set[int] = field(default_factory=set)  # The loss, or what the model returned.
     backward_flops: float = 0.0
     notes: list[str] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)  # Of parameters, by value.
 
     @property
     def saved_bytes(self) -> int:
@@ -296,7 +300,7 @@ class Tracer(TorchDispatchMode):
                 reason = str(error).strip().splitlines() or [type(error).__name__]
                 self.trace.notes.append(f"backward stopped: {reason[0][:200]}")
 
-    def _enter(self, module: nn.Module, _inputs: Any) -> None:
+    def _enter(self, module: nn.Module, inputs: Any) -> None:
         path = self._paths.get(id(module))
         if path is None or not self._forward or threading.get_ident() != self._thread:
             return
@@ -306,11 +310,27 @@ class Tracer(TorchDispatchMode):
             parent.children.append(call)
         elif self.trace.root is None:
             self.trace.root = call
+        call.takes = self._leaves(inputs)
+        call.with_grad = torch.is_grad_enabled()
         self._stack.append(call)
 
-    def _leave(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
+    def _leave(self, module: nn.Module, _inputs: Any, output: Any) -> None:
         if self._forward and self._stack and self._stack[-1].module is module:
-            self._stack.pop().end = len(self.trace.events)
+            call = self._stack.pop()
+            call.end = len(self.trace.events)
+            call.gives = self._leaves(output)
+
+    def _leaves(self, tree: Any) -> tuple[int | None, ...]:
+        """Returns the value of each leaf that is the whole of one, in order; None for others."""
+        return tuple(map(self._whole, tree_flatten(tree)[0]))
+
+    def _whole(self, leaf: Any) -> int | None:
+        if not isinstance(leaf, Tensor):
+            return None
+        number = self._current.get(_storage(leaf))
+        if number is None or not leaf.is_contiguous():
+            return None
+        return number if self.trace.values[number].elements == leaf.numel() else None
 
     def _save(self, tensor: Tensor) -> Tensor:
         key = _storage(tensor)
