@@ -106,6 +106,7 @@ __all__ = [
     "local_size",
     "new_group",
     "node_rank",
+    "parallelize",
     "plan",
     "rank",
     "run",
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from corro.loaded_plan import Firing, LoadedPlan, load_plan
     from corro.planned import Planned
     from corro.planner import plan
+    from corro.torch.parallel import parallelize
 
 if "CORRO_AGENT" in os.environ:  # Else nobody asks, and `import torch` imports this package.
     from corro import _where
@@ -156,6 +158,8 @@ def __getattr__(name: str) -> Any:
         from corro._run import run
 
         return run
+    if name == "parallelize":
+        return import_module("corro.torch.parallel").parallelize
     if name == "__version__":
         from corro import _native
 

@@ -1,1 +1,11 @@
-"""Trains a model by a plan: micro-batches over ranks, layers over stages."""
+"""`corro.parallelize()`: the planner's plan of a model, run by all ranks.
+
+In this order: resources.py describes the job's machines, planning.py records and plans, borders.py
+finds where the model can be cut, stage.py runs one stage of it (stand_ins.py: what others' layers
+return; randomness.py: what is drawn), samples.py cuts batches, slots.py hands tensors on, shares.py
+sums gradients, trainer.py has the step.
+"""
+
+from corro.torch.parallel.trainer import Trainer, parallelize
+
+__all__ = ["Trainer", "parallelize"]

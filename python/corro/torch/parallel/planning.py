@@ -1,0 +1,232 @@
+"""How ranks come to one plan: each records the model, rank 0 plans, all hear of it.
+
+Planning is for what this trainer runs: data and pipeline parallelism, and recomputing of layers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+import corro
+from corro._agreement import check_same_lines
+from corro._context import Group
+from corro._objects import allgather_object, broadcast_object
+from corro.errors import CorroError, InvalidArgumentError, ResourceExhaustedError
+from corro.graph import Plan
+from corro.model import ModelDescription
+from corro.planned import Planned, Stage
+from corro.torch.parallel import slots
+from corro.torch.parallel.borders import Layer, layers_of
+from corro.torch.parallel.resources import checked_resources
+from corro.torch.parallel.samples import count_of
+from corro.torch.parallel.stage import Loss
+from corro.torch.recorder.describe import Subject, describe
+from corro.torch.recorder.run import dtype_of, first_tensor, tokens_of, trace_step
+
+STRATEGIES = ("data", "pipeline", "recompute")
+_PINS = {"overlap": False, "schedule": "1f1b"}
+_NONE, _ATTENTION, _FULL, _OFFLOAD = range(4)  # Levels of recomputation in a decision file.
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A model as the planner and as the trainer know it, layer by layer."""
+
+    description: ModelDescription
+    layers: tuple[Layer, ...]
+    samples: int
+
+    @classmethod
+    def of(cls, model: nn.Module, loss: Loss, batch: Any) -> Recording:
+        """Records one step without computing it.
+
+        Raises:
+            InvalidArgumentError: it does not run on this batch, or asks for values of tensors.
+        """
+        samples = count_of(batch, "parallelize: sample_batch")
+        trace = trace_step(model, batch, loss)
+        units, layers = layers_of(trace)
+        first = first_tensor(batch)
+        subject = Subject(type(model).__name__, samples, tokens_of(first), dtype_of(model, first))
+        return cls(describe(trace, subject, units), tuple(layers), samples)
+
+    @property
+    def lines(self) -> list[str]:
+        """What has to be the same on all ranks."""
+        return [
+            f"a sample_batch of {self.samples}",
+            *(
+                f"layer {layer.name} with {', '.join(layer.parameters) or 'no parameters'}, "
+                f"given {layer.border}"
+                for layer in self.layers
+            ),
+        ]
+
+
+def agreed_recording(model: nn.Module, loss: Loss, batch: Any, group: Group) -> Recording:
+    """Records on each rank; an error of one is an error on all. Blocks until all have come."""
+    recording, failure = None, None
+    try:
+        recording = Recording.of(model, loss, batch)
+    except InvalidArgumentError as error:
+        failure = error
+    raise_first(None if failure is None else str(failure), group)
+    assert recording is not None
+    check_same_lines(group, "parallelize", recording.lines)
+    return recording
+
+
+def raise_first(failure: str | None, group: Group) -> None:
+    """Raises InvalidArgumentError on every rank if one has failed. Blocks until all have come."""
+    for rank, line in zip(group.ranks, allgather_object(failure, group=group), strict=True):
+        if line is not None:
+            where = "" if rank == corro.rank() else f"rank {rank}: "
+            raise InvalidArgumentError(f"{where}{line}")
+
+
+def agreed_plan(
+    recording: Recording,
+    group: Group,
+    resources: object,
+    objective: str,
+    pins: Mapping[str, object] | None,
+    memory_limit: float | str | None,
+    strategies: Iterable[str],
+) -> Planned:
+    """Plans on the group's first rank, and returns the same on all. Blocks until all have come.
+
+    Raises:
+        InvalidArgumentError: the resources or the options are wrong.
+        ResourceExhaustedError: nothing fits: by how much, where, and what would.
+    """
+    answer: Planned | CorroError | None = None
+    if group.rank() == 0:
+        try:
+            checked_resources(resources, group.size())
+            planner = _Planner(recording, resources, objective, memory_limit, tuple(strategies))
+            answer = planner.best(dict(pins or {}), group.size())
+        except (CorroError, OSError) as error:
+            answer = error if isinstance(error, CorroError) else InvalidArgumentError(str(error))
+    answer = broadcast_object(answer, group.ranks[0], group=group)
+    if isinstance(answer, CorroError):
+        raise answer
+    assert isinstance(answer, Planned)
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Asks corro.plan() for what the trainer can run."""
+
+    recording: Recording
+    resources: object
+    objective: str
+    memory_limit: float | str | None
+    strategies: tuple[str, ...]
+
+    def best(self, pins: Mapping[str, object], ranks: int) -> Planned:
+        """Returns the best plan of all ranks: the planner's own may leave some of them idle."""
+        found = self._runnable(pins)
+        if found.graph.ranks == ranks:
+            return found
+        degrees = [
+            {"data": data, "pipeline": ranks // data}
+            for data in range(1, ranks + 1)
+            if ranks % data == 0
+        ]
+        fitting = [each for each in degrees if all(pins.get(k, v) == v for k, v in each.items())]
+        plans = self._each(lambda more: self._runnable({**pins, **more}), fitting)
+        if not plans:
+            raise InvalidArgumentError(
+                f"parallelize: pins: {dict(pins)} leave {ranks - found.graph.ranks} of {ranks} "
+                f"ranks idle; run with {found.graph.ranks}, or pin less"
+            )
+        return min(plans, key=lambda each: each.step)
+
+    def _runnable(self, pins: Mapping[str, object]) -> Planned:
+        found = self._plan(pins)
+        if all(_is_run(stage) for stage in found.document["decisions"]["stages"]):
+            return found
+        # What the trainer cannot do layer by layer: all layers alike, then.
+        ways = [{"recompute": "none"}, {"recompute": "full"}]
+        return min(
+            self._each(lambda more: self._plan({**pins, **more}), ways), key=lambda each: each.step
+        )
+
+    def _each(
+        self, plan: Callable[[Mapping[str, object]], Planned], ways: Iterable[Mapping[str, object]]
+    ) -> list[Planned]:
+        """Returns the plans that fit; if none of some ways does, raises why not."""
+        plans: list[Planned] = []
+        refusal: CorroError | None = None
+        for more in ways:
+            try:
+                plans.append(plan(more))
+            except (InvalidArgumentError, ResourceExhaustedError) as error:  # No way, or no room.
+                refusal = error
+        if not plans and refusal is not None:
+            raise refusal
+        return plans
+
+    def _plan(self, pins: Mapping[str, object]) -> Planned:
+        dtype = self.recording.description.dtype
+        return corro.plan(
+            self.recording.description,
+            self.resources,
+            objective=self.objective,
+            global_batch=self.recording.samples,
+            memory_limit=self.memory_limit,
+            strategies=self.strategies,
+            pins={**_PINS, "dtype": dtype, "gradient_dtype": dtype, **pins},
+        )
+
+
+def _is_run(stage: Mapping[str, Any]) -> bool:
+    """Whether its layers recompute all or nothing."""
+    return not any(
+        sum(run[_ATTENTION:_FULL] + run[_OFFLOAD:]) for run in stage.get("recompute", ())
+    )
+
+
+def recomputed_of(planned: Planned, number: int) -> list[bool]:
+    """Returns for each layer of a stage whether it is computed again in backward."""
+    stage = planned.document["decisions"]["stages"][number]
+    first, end = stage["layers"]
+    counts = [run.get("count", 1) for run in planned.document["model"]["layers"]]
+    levels = stage.get("recompute") or [[0, 0, 0]] * len(counts)
+    flags: list[bool] = []
+    begin = 0
+    for count, level in zip(counts, levels, strict=True):
+        here = max(0, min(end, begin + count) - max(first, begin))
+        flags += [place < level[_FULL] for place in range(here)]
+        begin += count
+    return flags
+
+
+def runnable(planned: Planned, recording: Recording) -> Plan:
+    """Returns the plan's graph with room in its channels for what stages hand on.
+
+    What forward keeps for backward lies in torch, so that the stash is a token.
+    """
+    stages, shape = planned.decisions.stages, planned.decisions.shape
+    channels = []
+    for channel in planned.graph.channels:
+        what, _, service = channel.name.partition(".")
+        size = 0
+        if service:
+            number = int(service[1:]) // shape.data
+            after = stages[number + 1 if what == "activation" else number]
+            size = slots.HEADER + _bytes_into(recording, after, shape.micro_batch)
+        channels.append(dataclasses.replace(channel, slot_bytes=size))
+    return dataclasses.replace(planned.graph, channels=tuple(channels))
+
+
+def _bytes_into(recording: Recording, stage: Stage, samples: int) -> int:
+    border = recording.layers[stage.first_layer].border
+    assert border is not None
+    return -(-border.bytes * samples // recording.samples)

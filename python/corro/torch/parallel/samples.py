@@ -1,0 +1,47 @@
+"""Batches: pytrees whose tensors have a sample in each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_map
+
+from corro.errors import InvalidArgumentError
+
+
+def plain(batch: Any) -> Any:
+    """Returns the batch; a mapping of another kind, as tokenizers return, as a dict."""
+    if isinstance(batch, Mapping) and not isinstance(batch, dict):
+        return dict(batch)
+    return batch
+
+
+def count_of(batch: Any, what: str) -> int:
+    """Returns how many samples a batch has: the length of its tensors' first dim.
+
+    Raises:
+        InvalidArgumentError: it has no tensor with a first dim; begins with `what`.
+    """
+    for leaf in tree_flatten(batch)[0]:
+        if isinstance(leaf, Tensor) and leaf.dim():
+            return int(leaf.shape[0])
+    raise InvalidArgumentError(f"{what}: has no tensor whose first dim is that of the samples")
+
+
+def rows(batch: Any, samples: range, count: int) -> Any:
+    """Returns some samples of a batch of `count`; what has another first dim stays whole."""
+
+    def part(leaf: Any) -> Any:
+        shape: Sequence[int] = getattr(leaf, "shape", ())
+        if len(shape) and shape[0] == count:
+            return leaf[samples.start : samples.stop]
+        return leaf
+
+    return tree_map(part, batch)
+
+
+def share(count: int, parts: int, number: int) -> range:
+    """Returns the samples of one of `parts` shares that differ by one sample at most."""
+    return range(count * number // parts, count * (number + 1) // parts)

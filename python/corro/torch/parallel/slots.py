@@ -1,0 +1,63 @@
+"""Tensors in slots of a plan: a header that says dtype and shape, then the elements.
+
+A slot has room for the largest micro-batch; the last one of an epoch may be smaller, and sequences
+shorter. A header has eight int64: how many bytes follow, the dtype's number, the number of dims (5
+at most, -1: there is no tensor), the dims.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import torch
+from torch import Tensor
+
+from corro.errors import InvalidArgumentError
+
+_HEADER = struct.Struct("<8q")
+HEADER = _HEADER.size
+MOST_DIMS = 5
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_NOTHING = -1
+
+
+def write(slot: memoryview, tensor: Tensor | None, what: str) -> None:
+    """Copies a tensor into a slot, from any device; None says that there is none.
+
+    Raises:
+        InvalidArgumentError: it is of another kind than stages hand on, or larger than the slot;
+            begins with `what`.
+    """
+    if tensor is None:
+        _HEADER.pack_into(slot, 0, 0, 0, _NOTHING, *[0] * MOST_DIMS)
+        return
+    if tensor.dtype not in _DTYPES or tensor.dim() > MOST_DIMS:
+        raise InvalidArgumentError(
+            f"{what}: hands on {tensor.dim()} dims of {tensor.dtype}, which stages cannot"
+        )
+    size = tensor.numel() * tensor.element_size()
+    if HEADER + size > len(slot):
+        raise InvalidArgumentError(
+            f"{what}: hands on {size} bytes, and the plan has room for {len(slot) - HEADER}: "
+            "give parallelize() a sample_batch as large as the largest batch"
+        )
+    shape = [*tensor.shape, *[0] * (MOST_DIMS - tensor.dim())]
+    _HEADER.pack_into(slot, 0, size, _DTYPES.index(tensor.dtype), tensor.dim(), *shape)
+    if size:
+        _elements(slot, tensor.dtype, tensor.shape).copy_(tensor)
+
+
+def read(slot: memoryview) -> Tensor | None:
+    """Returns the tensor of a slot, on the CPU; it is valid as long as the slot is."""
+    _, dtype, dims, *shape = _HEADER.unpack_from(slot)
+    if dims == _NOTHING:
+        return None
+    if 0 in shape[:dims]:
+        return torch.empty(shape[:dims], dtype=_DTYPES[dtype])
+    return _elements(slot, _DTYPES[dtype], shape[:dims])
+
+
+def _elements(slot: memoryview, dtype: torch.dtype, shape: list[int] | torch.Size) -> Tensor:
+    count = math.prod(shape)
+    return torch.frombuffer(slot, dtype=dtype, count=count, offset=HEADER).view(shape)

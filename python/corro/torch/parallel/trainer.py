@@ -1,0 +1,383 @@
+"""The trainer: every rank runs its stage of the plan, step by step.
+
+    step(batch)
+      this rank's samples      its share of the batch, micro-batch by micro-batch
+      the loaded plan          F and B of its stage, as tensors and credits come (docs/plan.md)
+      gradients                summed over the ranks that use the same parameters (shares.py)
+      the user's optimizer     steps; parameters of other stages have no gradients
+      the loss                 summed over the last stage's ranks, the same on all ranks
+
+Parameters of other stages take no memory from the first step on; gather() brings them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+import corro
+import corro.torch as ct
+from corro._context import Group, new_group, world
+from corro._objects import allgather_object, broadcast_object
+from corro.errors import FailedPreconditionError, InvalidArgumentError
+from corro.loaded_plan import Firing
+from corro.planned import Planned
+from corro.torch.parallel import samples, slots
+from corro.torch.parallel.planning import (
+    STRATEGIES,
+    Recording,
+    agreed_plan,
+    agreed_recording,
+    raise_first,
+    recomputed_of,
+    runnable,
+)
+from corro.torch.parallel.randomness import Randomness
+from corro.torch.parallel.resources import resources_of
+from corro.torch.parallel.shares import shares_of
+from corro.torch.parallel.stage import Loss, Stage
+from corro.torch.parallel.stand_ins import zeros
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+def parallelize(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss: Loss,
+    sample_batch: Any,
+    resources: object = None,
+    objective: str = "time",
+    *,
+    strategies: Iterable[str] = STRATEGIES,
+    pins: Mapping[str, object] | None = None,
+    memory_limit: float | str | None = None,
+) -> Trainer:
+    """Plans how this job's ranks train a model together, and returns what does so.
+
+    Called by all ranks with the same model, and blocks until all have come. Rank 0's parameters,
+    buffers and optimizer state count, and its torch.initial_seed(), from which dropout is drawn.
+    Nothing is computed yet.
+
+    Args:
+        model: any module; its own `forward` runs on every rank.
+        optimizer: made over model.parameters().
+        loss: `loss(model, batch)` returns a scalar: the mean over the samples of a batch.
+        sample_batch: a whole batch of a step, of all ranks together: tensors in tuples, lists and
+            dicts, whose first dim is that of the samples. For its shapes alone.
+        resources: the machines: the path of a cluster file, or a mapping with its fields
+            (docs/planner.md), with a device for each rank. None: this job's ranks, whose speed and
+            links are measured, in about a second.
+        objective: "time", "cost" or "samples_per_price".
+        strategies: those that are allowed, of "data", "pipeline", "recompute".
+        pins: what is decided already, as corro.plan() takes it: {"pipeline": 2, "micro_batch": 1}.
+        memory_limit: of a device, bytes or text as "2 GiB"; default: 94 % of what it has.
+
+    Raises:
+        InvalidArgumentError: on every rank: what is wrong, and on which.
+        MismatchError: on every rank: ranks have different models or batches.
+        ResourceExhaustedError: no plan fits: by how much, where, and what would.
+    """
+    group = world()
+    batch = samples.plain(sample_batch)
+    raise_first(_refusal(model, optimizer, loss, batch), group)
+    recording = agreed_recording(model, loss, batch, group)
+    if resources is None:
+        device = next((each.device for each in model.parameters()), torch.device("cpu"))
+        resources = resources_of(group, device)
+    planned = agreed_plan(
+        recording, group, resources, objective, pins, memory_limit, tuple(strategies)
+    )
+    ct.broadcast_parameters(model.state_dict(), group=group)
+    ct.broadcast_optimizer_state(optimizer, group=group)
+    return Trainer(model, optimizer, loss, recording, planned, group)
+
+
+def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
+    if not isinstance(model, nn.Module):
+        return f"parallelize: model: a {type(model).__name__} is no nn.Module"
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return f"parallelize: optimizer: a {type(optimizer).__name__} is no torch optimizer"
+    if not callable(loss):
+        return "parallelize: loss: must be a function of the model and a batch"
+    own = {id(each) for each in model.parameters()}
+    held = [each for one in optimizer.param_groups for each in one["params"]]
+    strange = sum(id(each) not in own for each in held)
+    if strange:
+        return f"parallelize: optimizer: has {strange} parameters that are not the model's"
+    if not any(isinstance(leaf, Tensor) for leaf in tree_flatten(batch)[0]):
+        return "parallelize: sample_batch: has no tensors"
+    return None
+
+
+class Trainer:
+    """Trains by a plan; made by corro.parallelize(). Externally synchronized."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loss: Loss,
+        recording: Recording,
+        planned: Planned,
+        group: Group,
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.plan = planned
+        """What the planner has decided, predicted and proven."""
+        self.steps = 0
+        """Steps that were made."""
+        self._group = group
+        self._recording = recording
+        shape = planned.decisions.shape
+        seats = planned.decisions.placement or tuple(range(group.size()))
+        own = seats.index(group.rank())
+        self._rank = own  # Of the plan.
+        self._stage_number, self._data_number = divmod(own, shape.data)
+        self._data, self._micro_batches = shape.data, shape.micro_batches
+        stages = planned.decisions.stages
+        here = stages[self._stage_number]
+        self._first, self._last = self._stage_number == 0, self._stage_number == len(stages) - 1
+        self._stage = Stage(
+            model,
+            loss,
+            recording.layers,
+            here.first_layer,
+            here.end_layer,
+            recomputed_of(planned, self._stage_number),
+        )
+        self._users = self._users_of_parameters()
+        self._device = next((each.device for each in model.parameters()), torch.device("cpu"))
+        parameters = dict(model.named_parameters())
+        ranks = [group.ranks[seat] for seat in seats]
+        columns = [ranks[n * shape.data : (n + 1) * shape.data] for n in range(len(stages))]
+        trained = {name: parameters[name].requires_grad for name in parameters}
+        users = {name: used for name, used in self._users.items() if trained[name]}
+        self._shares = shares_of(users, parameters, columns, self._stage_number)
+        self._loaded = corro.load_plan(runnable(planned, recording), new_group(ranks))
+        seed: int = broadcast_object(torch.initial_seed(), group.ranks[0], group=group)
+        self._randomness = Randomness(seed)
+        self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
+        self._batch: Any = None
+        self._count = 0
+        self._loss = 0.0
+        self._whole = True
+        self._steps_now = False
+        self._guards = [
+            model.register_forward_pre_hook(self._refuse_parts),
+            model.register_state_dict_pre_hook(self._refuse_parts),  # type: ignore[no-untyped-call]
+        ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._loaded.unload()
+
+    # --- What users ask -----------------------------------------------------------------------
+
+    @property
+    def why(self) -> str:
+        """What the plan is, and why this one: a few lines."""
+        lines = [self.plan.text.rstrip()]
+        for number, stage in enumerate(self.plan.decisions.stages):
+            layers = self._recording.layers[stage.first_layer : stage.end_layer]
+            again = sum(recomputed_of(self.plan, number))
+            names = layers[0].name if len(layers) == 1 else f"{layers[0].name} to {layers[-1].name}"
+            lines.append(
+                f"stage {number}: {len(layers)} layers, {names}"
+                + (f"; {again} of them computed again in backward" if again else "")
+            )
+        return "\n".join(lines)
+
+    def step(self, batch: Any, *, sharded: bool = False) -> float:
+        """Trains on one batch; returns the mean loss of its samples, the same on every rank.
+
+        Called by all ranks with the same batch; blocks. It may have fewer samples than
+        `sample_batch`, and the optimizer's learning rate may change between steps.
+
+        Args:
+            sharded: each rank gives samples of its own, and all together are the batch.
+
+        Raises:
+            InvalidArgumentError: the batch has no samples, or more than the plan has room for.
+            CorroError: another rank failed; nothing was changed in this step.
+        """
+        batch = samples.plain(batch)
+        if sharded:
+            batch = _joined(allgather_object(batch, group=self._group))
+        self._count = samples.count_of(batch, "step: batch")
+        if not 0 < self._count <= self._recording.samples:
+            raise InvalidArgumentError(
+                f"step: batch: has {self._count} samples; sample_batch had "
+                f"{self._recording.samples}, which is the most"
+            )
+        self._release()
+        self._steps_now = True
+        try:
+            return self._step(batch)
+        finally:
+            self._steps_now, self._batch = False, None
+
+    def _step(self, batch: Any) -> float:
+        self._batch, self._loss = batch, 0.0
+        self._held.clear()
+        until = (self.steps + 1) * self._micro_batches
+        name = str(self._rank)
+        self._loaded.run(until, {f"F{name}": self._forward, f"B{name}": self._backward})
+        for each in self._shares:
+            each.reduce()
+        total = torch.tensor([self._loss], dtype=torch.float64)
+        ct.allreduce_(total, ct.Sum, group=self._group)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.steps += 1
+        return float(total.item())
+
+    def gather(self) -> nn.Module:
+        """Brings the trained parameters and buffers of all stages to every rank; returns the model.
+
+        Called by all ranks; blocks. For evaluation and for saving `model.state_dict()`. The next
+        step lets go of them again.
+        """
+        if self._whole:
+            return self.model
+        self._whole = True
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                stage = self._users.get(name, (0,))[0]
+                if self._is_released(name):
+                    parameter.data = torch.empty(
+                        parameter.shape, dtype=parameter.dtype, device=self._device
+                    )
+                ct.broadcast_(parameter.data, self._rank_of(stage), group=self._group)
+            for name, buffer in self.model.named_buffers():
+                ct.broadcast_(buffer, self._rank_of(self._stage_of_buffer(name)), group=self._group)
+        return self.model
+
+    def close(self) -> None:
+        """Gathers the model and ends the plan. Called by all ranks; blocks."""
+        self.gather()
+        for each in self._guards:
+            each.remove()
+        self._loaded.unload()
+
+    def _refuse_parts(self, *_: Any) -> None:
+        """Is called before the model runs or is saved, with parameters missing perhaps."""
+        if not self._whole and not self._steps_now and self._misses_some:
+            raise FailedPreconditionError(
+                "this rank has the parameters of its own stage alone: call trainer.gather(), on all"
+                " ranks, before the model is used or saved"
+            )
+
+    # --- What the plan calls ------------------------------------------------------------------
+
+    def _forward(self, firing: Firing) -> None:
+        micro = firing.micro % self._micro_batches
+        received, own = None, self._samples(micro)
+        if not self._first:
+            tensor = slots.read(firing.inputs[-1])
+            if tensor is not None:
+                received = tensor.to(self._device, copy=True).requires_grad_()
+        result = None
+        if len(own):
+            rows = samples.rows(self._batch, own, self._count)
+            with self._randomness.of(self.steps, own) as places:
+                result = self._stage.forward(rows, received, places)
+            self._held[micro] = received, self._weighted(result, own)
+        if not self._last:
+            sent = None if result is None else result.detach()
+            slots.write(firing.outputs[-1], sent, f"stage {self._stage_number}")
+
+    def _weighted(self, result: Tensor, own: range) -> Tensor:
+        if not self._last:
+            return result
+        loss = result * (len(own) / self._count)
+        self._loss += float(loss.detach())
+        return loss
+
+    def _backward(self, firing: Firing) -> None:
+        micro = firing.micro % self._micro_batches
+        received, result = self._held.pop(micro, (None, None))
+        if result is not None and result.requires_grad:
+            gradient = None
+            if not self._last:
+                sent = slots.read(firing.inputs[-1])
+                assert sent is not None
+                gradient = sent.to(self._device)
+            with self._randomness.of(self.steps, self._samples(micro)):
+                torch.autograd.backward(result, gradient)
+        if not self._first:
+            gradient = None if received is None else received.grad
+            if received is not None and gradient is None:
+                gradient = torch.zeros_like(received)
+            slots.write(firing.outputs[-1], gradient, f"stage {self._stage_number}")
+
+    def _samples(self, micro: int) -> range:
+        """Returns this rank's samples of a micro-batch."""
+        parts = self._data * self._micro_batches
+        return samples.share(self._count, parts, self._data_number * self._micro_batches + micro)
+
+    # --- Whose parameters are whose -------------------------------------------------------------
+
+    def _users_of_parameters(self) -> dict[str, tuple[int, ...]]:
+        """Returns the stages that use each parameter; one that nobody uses is not in it."""
+        users: dict[str, set[int]] = {}
+        for number, stage in enumerate(self.plan.decisions.stages):
+            for layer in self._recording.layers[stage.first_layer : stage.end_layer]:
+                for name in sorted(layer.parameters):
+                    users.setdefault(name, set()).add(number)
+        names = [name for name, _ in self.model.named_parameters() if name in users]
+        return {name: tuple(sorted(users[name])) for name in names}
+
+    @property
+    def _misses_some(self) -> bool:
+        return any(self._stage_number not in used for used in self._users.values())
+
+    def _is_released(self, name: str) -> bool:
+        return name in self._users and self._stage_number not in self._users[name]
+
+    def _release(self) -> None:
+        if not self._whole:
+            return
+        self._whole = False
+        for name, parameter in self.model.named_parameters():
+            if self._is_released(name):
+                parameter.data = zeros(parameter.shape, parameter.dtype, self._device)
+
+    def _rank_of(self, stage: int) -> int:
+        """Returns the rank of the world that is the first of a stage."""
+        return self._loaded.group.ranks[stage * self._data]
+
+    def _stage_of_buffer(self, name: str) -> int:
+        """Returns the stage that runs the module which has this buffer."""
+        for number, stage in enumerate(self.plan.decisions.stages):
+            for layer in self._recording.layers[stage.first_layer : stage.end_layer]:
+                if any(name.startswith(f"{call.path}.") for call in layer.calls):
+                    return number
+        return 0
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Returns the batch that all ranks' parts are together."""
+    leaves = [tree_flatten(part) for part in parts]
+    columns = zip(*(each for each, _ in leaves), strict=True)
+    joined = [
+        torch.cat(column) if isinstance(column[0], Tensor) else column[0] for column in columns
+    ]
+    return tree_unflatten(joined, leaves[0][1])

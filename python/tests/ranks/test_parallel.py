@@ -1,0 +1,222 @@
+"""corro.parallelize(): each plan trains as one process does that computes the whole batch at once.
+
+A process alone draws what dropout drops as the trainer does, so that both drop the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from recorded_models import GPT, UNet
+from torch import Tensor, nn
+
+import corro
+import corro.torch
+from corro.torch.parallel import Trainer
+from corro.torch.parallel.borders import layers_of
+from corro.torch.parallel.randomness import Randomness
+from corro.torch.parallel.stage import Stage
+from corro.torch.recorder.run import trace_step
+
+pytestmark = pytest.mark.usefixtures("job", "one_thread")
+
+SAMPLES, STEPS, SEED = 8, 20, 5
+Loss = Callable[[nn.Module, Any], Tensor]
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def next_token(model: nn.Module, tokens: Tensor) -> Tensor:
+    return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def batches(steps: int = STEPS) -> list[Tensor]:
+    """Batches of 8 samples, but for two that are smaller."""
+    random = torch.Generator().manual_seed(2)
+    sizes = {7: 5, 12: 1}
+    return [
+        torch.randint(0, 75, (sizes.get(step, SAMPLES), 17), generator=random)
+        for step in range(steps)
+    ]
+
+
+def gpt(dropout: float = 0.0, tied: bool = True) -> nn.Module:
+    torch.manual_seed(SEED)
+    return GPT(tied=tied, dropout=dropout)
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), 1e-3)
+
+
+def machines(memory: str = "4 GB") -> dict[str, object]:
+    core = {"memory": memory, "peak": {"f32": "80 GFLOP/s"}, "memory_bandwidth": "10 GB/s"}
+    link = {"bandwidth": "5 GB/s", "latency": "5 us"}
+    host = {"name": "localhost", "device": "core", "devices": corro.size(), "link": link}
+    return {"corro_cluster": 1, "name": "here", "devices": {"core": core}, "hosts": [host]}
+
+
+def alone(model: nn.Module, loss: Loss, steps: list[Any], count: Callable[[Any], int]) -> Any:
+    """Returns the losses of one process, and its model."""
+    optimizer, losses = adam(model), []
+    layers = layers_of(trace_step(model, steps[0], loss))[1]
+    whole, randomness = Stage(model, loss, layers, 0, len(layers)), Randomness(SEED)
+    for step, batch in enumerate(steps):
+        with randomness.of(step, range(count(batch))) as places:
+            result = whole.forward(batch, None, places)
+            result.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(result.item())
+    return losses, model
+
+
+def plans() -> list[dict[str, object]]:
+    """All plans of this many ranks, as pins."""
+    return [
+        {"pipeline": stages, "micro_batch": size, "recompute": recompute}
+        for stages in (1, 2, 4)
+        if corro.size() % stages == 0
+        for size in (1, 2, 4)
+        if SAMPLES // (corro.size() // stages) % size == 0
+        for recompute in ("none", "full")
+    ]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_every_plan_gives_the_losses_of_one_process(dropout: float) -> None:
+    expected, trained = alone(gpt(dropout), next_token, batches(), len)
+    for pins in plans():
+        model = gpt(dropout)
+        with corro.parallelize(
+            model, adam(model), next_token, batches()[0], machines(), pins=pins
+        ) as trainer:
+            losses = [trainer.step(batch) for batch in batches()]
+        assert losses == pytest.approx(expected, abs=1e-5), pins
+        found, wanted = (next_token(each.eval(), batches()[0]).item() for each in (model, trained))
+        assert found == pytest.approx(wanted, abs=1e-5), pins
+
+
+def test_the_planner_chooses_and_says_why() -> None:
+    model = gpt()
+    trainer: Trainer = corro.parallelize(model, adam(model), next_token, batches()[0])
+    shape = trainer.plan.decisions.shape
+    assert shape.data * shape.pipeline == corro.size()
+    assert "stage 0: " in trainer.why
+    assert "step time" in trainer.why
+    first = trainer.step(batches()[0])
+    assert len(set(corro.allgather_object(first))) == 1
+    trainer.close()
+
+
+def test_a_model_that_is_no_chain_is_trained_data_parallel() -> None:
+    def squares(model: nn.Module, x: Tensor) -> Tensor:
+        return model(x).square().mean()
+
+    x = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    torch.manual_seed(SEED)
+    expected, _ = alone(UNet(), squares, [x] * 3, len)
+    torch.manual_seed(SEED)
+    model = UNet()
+    with corro.parallelize(model, adam(model), squares, x, machines()) as trainer:
+        assert [trainer.step(x) for _ in range(3)] == pytest.approx(expected, abs=1e-5)
+
+
+def test_shards_are_one_batch() -> None:
+    expected, _ = alone(gpt(), next_token, batches(3), len)
+    model = gpt()
+    with corro.parallelize(
+        model, adam(model), next_token, batches()[0], machines(), pins={"micro_batch": 1}
+    ) as trainer:
+        for step, batch in enumerate(batches(3)):
+            first, end = (SAMPLES * (corro.rank() + n) // corro.size() for n in (0, 1))
+            loss = trainer.step(batch[first:end], sharded=True)
+            assert loss == pytest.approx(expected[step], abs=1e-5)
+
+
+def test_rank_0s_parameters_count_and_others_take_no_memory() -> None:
+    expected, _ = alone(gpt(), next_token, batches(2), len)
+    model = gpt()
+    if corro.rank():
+        with torch.no_grad():
+            for each in model.parameters():
+                each.zero_()
+    trainer = corro.parallelize(
+        model, adam(model), next_token, batches()[0], machines(), pins={"pipeline": corro.size()}
+    )
+    assert [trainer.step(each) for each in batches(2)] == pytest.approx(expected, abs=1e-5)
+    sizes = [each.untyped_storage().nbytes() == 4 for each in model.parameters()]
+    assert any(sizes) == (corro.size() > 1)
+    if corro.size() > 1:
+        with pytest.raises(corro.FailedPreconditionError, match=r"call trainer.gather\(\)"):
+            model(batches()[0])
+        with pytest.raises(corro.FailedPreconditionError, match=r"call trainer.gather\(\)"):
+            model.state_dict()
+    trainer.gather()
+    assert not any(each.untyped_storage().nbytes() == 4 for each in model.parameters())
+    trainer.close()
+
+
+def test_a_users_error_stops_all_ranks() -> None:
+    def fails(model: nn.Module, tokens: Tensor) -> Tensor:
+        if tokens.device.type != "meta" and not hasattr(tokens, "fake_mode") and corro.rank() == 0:
+            raise KeyError("my mistake")
+        return next_token(model, tokens)
+
+    model = gpt()
+    trainer = corro.parallelize(
+        model, adam(model), fails, batches()[0], machines(), pins={"pipeline": corro.size()}
+    )
+    with pytest.raises(KeyError if corro.rank() == 0 else corro.CorroError, match="my mistake"):
+        trainer.step(batches()[0])
+
+
+def refused(text: str, **changes: Any) -> None:
+    model = gpt()
+    given = {
+        "model": model,
+        "optimizer": adam(model),
+        "loss": next_token,
+        "sample_batch": batches()[0],
+        "resources": machines(),
+    }
+    with pytest.raises((corro.InvalidArgumentError, corro.ResourceExhaustedError), match=text):
+        corro.parallelize(**{**given, **changes})
+
+
+def test_bad_input_is_one_line_on_every_rank() -> None:
+    refused("model: a int is no nn.Module", model=3)
+    refused("loss: must be a function", loss=None)
+    refused("optimizer: has 2 parameters that are not the model's", optimizer=adam(nn.Linear(1, 1)))
+    refused("sample_batch: has no tensors", sample_batch=[1, 2])
+    refused("loss: must return a tensor of one element", loss=lambda model, x: model(x[:, :-1]))
+    if corro.size() > 1:
+        last = corro.rank() == corro.size() - 1
+        refused("no nn.Module", **({"model": 3} if last else {}))
+        refused(f"has 1 device.* {corro.size()} ranks", resources=ONE_DEVICE)
+    refused("memory", resources=machines("100 kB"))
+    model = gpt()
+    trainer = corro.parallelize(model, adam(model), next_token, batches()[0], machines())
+    with pytest.raises(corro.InvalidArgumentError, match="has 9 samples; sample_batch had 8"):
+        trainer.step(torch.zeros(9, 17, dtype=torch.int64))
+    trainer.close()
+
+
+ONE_DEVICE = {
+    "corro_cluster": 1,
+    "name": "one",
+    "devices": {
+        "core": {"memory": "4 GB", "peak": {"f32": "80 GFLOP/s"}, "memory_bandwidth": "10 GB/s"}
+    },
+    "hosts": [{"name": "localhost", "device": "core", "devices": 1}],
+}
