@@ -126,7 +126,6 @@ if TYPE_CHECKING:
     from corro.loaded_plan import Firing, LoadedPlan, load_plan
     from corro.planned import Planned
     from corro.planner import plan
-    from corro.torch.parallel import parallelize
 
 if "CORRO_AGENT" in os.environ:  # Else nobody asks, and `import torch` imports this package.
     from corro import _where

@@ -41,11 +41,11 @@ def next_token(model: nn.Module, tokens: Tensor) -> Tensor:
 
 
 def batches(steps: int = STEPS) -> list[Tensor]:
-    """Batches of 8 samples, but for two that are smaller."""
+    """Batches of 8 samples of 16 tokens, but for two that have fewer, and one that is shorter."""
     random = torch.Generator().manual_seed(2)
     sizes = {7: 5, 12: 1}
     return [
-        torch.randint(0, 75, (sizes.get(step, SAMPLES), 17), generator=random)
+        torch.randint(0, 75, (sizes.get(step, SAMPLES), 11 if step == 15 else 17), generator=random)
         for step in range(steps)
     ]
 
