@@ -12,12 +12,6 @@ namespace {
 
 bool failed_alone(const RankEnd& end) { return end.ended && !end.stopped && !ended_well(end); }
 
-/// In corro's words, or in those of its horovod package.
-bool reports_loss(const std::string& error) {
-  return error.find("RankLost") != std::string::npos ||
-         error.find("HorovodInternalError: Horovod has been shut down. ") != std::string::npos;
-}
-
 /// The newest failed operation, if the rank's last operation failed.
 const obs::OpSnapshot* failed_operation(const RankEnd& end) {
   if (!end.flight || end.flight->recent.empty()) return nullptr;
@@ -44,6 +38,14 @@ int rank_before(const std::string& text, std::string_view phrase) {
   const char* last = text.data() + end;
   const auto [read, error] = std::from_chars(text.data() + at + kRank.size(), last, rank);
   return error == std::errc() && read == last ? rank : -1;
+}
+
+/// In corro's words, whatever error a framework raises with them, or in those of its horovod
+/// package.
+bool reports_loss(const std::string& error) {
+  return error.find("RankLost") != std::string::npos ||
+         rank_before(error, " has left the job") >= 0 ||
+         error.find("HorovodInternalError: Horovod has been shut down. ") != std::string::npos;
 }
 
 /// The last "rank N" in a message where N is another rank.

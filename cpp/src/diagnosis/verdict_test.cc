@@ -118,6 +118,19 @@ TEST(DecideCulprit, ALossInHorovodsWordsIsALoss) {
   EXPECT_EQ(decide_culprit(left).absent, 1);
 }
 
+TEST(DecideCulprit, ALossThatAFrameworkRaisesAsAnErrorOfItsOwnIsALoss) {
+  for (const std::string framework :
+       {"ValueError: UNAVAILABLE: ", "jax.errors.JaxRuntimeError: INTERNAL: ",
+        "tensorflow.python.framework.errors_impl.UnknownError: Graph execution error: "}) {
+    const std::string lost = framework + "allreduce #3 on rank 0: rank 1 has left the job";
+    const std::vector<RankEnd> raised = {end_of(0, 10, exited(1), lost),
+                                         end_of(1, 300, exited(1), "KeyError: 'my mistake'")};
+    EXPECT_EQ(decide_culprit(raised).culprit, 1) << lost;
+    const std::vector<RankEnd> left = {end_of(0, 10, exited(1), lost), end_of(1, 1, exited(0))};
+    EXPECT_EQ(decide_culprit(left).absent, 1) << lost;
+  }
+}
+
 TEST(DecideCulprit, RanksWithTheSameErrorFailedAlike) {
   const std::vector<RankEnd> ends = {
       end_of(0, 10, exited(1), "ModuleNotFoundError: No module named 'x'"),
