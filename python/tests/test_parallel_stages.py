@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from corro.errors import InvalidArgumentError
 from corro.torch.parallel.borders import Layer, layers_of
 from corro.torch.parallel.stage import Stage
+from corro.torch.parallel.stand_ins import zeros
 from corro.torch.recorder.run import trace_step
 
 pytestmark = pytest.mark.torch22
@@ -218,6 +219,30 @@ def test_what_a_layer_makes_for_later_ones_is_no_border() -> None:
     blocks, loss = check(SharedBias(), squares, torch.randn(2, 4, 8))
     assert len(blocks.calls) == 3
     assert not loss.calls
+
+
+class WantsOrder(nn.Module):
+    """Asks how its weight lies, as products of experts' weights do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.weight = nn.Linear(8, 8), nn.Parameter(torch.eye(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.weight.is_contiguous():
+            raise RuntimeError("Invalid strides")
+        return self.first(x) @ self.weight
+
+
+def test_layers_whose_parameters_were_let_go_are_left_out() -> None:
+    model = nn.Sequential(WantsOrder(), WantsOrder())
+    x = torch.randn(4, 8)
+    layers = cut_of(model, squares, x)
+    for each in model[0].parameters():
+        each.data = zeros(each.shape, each.dtype, None)
+    received = torch.randn(4, 8, requires_grad=True)
+    loss = Stage(model, squares, layers, 1, len(layers)).forward(x, received)
+    torch.testing.assert_close(loss, model[1](received).square().mean())
 
 
 def test_hooks_of_own_layers_run_once_and_those_of_others_never() -> None:

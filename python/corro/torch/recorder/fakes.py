@@ -57,7 +57,8 @@ class Fakes:
                 "record: a lazy parameter has no shape yet; run the model once before"
             )
         with self._mode, torch.no_grad():
-            if real.layout == torch.strided and not real.is_quantized:
+            let_go = isinstance(real, nn.Parameter) and 0 in real.stride()  # It is one element.
+            if real.layout == torch.strided and not real.is_quantized and not let_go:
                 shape, strides = tuple(real.shape), tuple(real.stride())
                 fake = torch.empty_strided(shape, strides, dtype=real.dtype, device=CPU)
             else:
