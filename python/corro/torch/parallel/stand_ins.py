@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from corro.errors import InvalidArgumentError
 from corro.torch.parallel.borders import Place
 from corro.torch.recorder.fakes import Fakes, faked, log_silenced, random_state_kept
+from corro.torch.recorder.run import one_line
 from corro.torch.recorder.trace import Tracer
 
 
@@ -68,8 +69,6 @@ def _returned(
             with torch._C.DisableTorchFunction(), mode, Tracer(module):
                 return module.forward(*given, **options)
         except Exception as error:
-            line = (str(error).strip().splitlines() or [""])[0][:200]
             raise InvalidArgumentError(
-                f"parallelize: {place.path}: cannot be left out of a stage: "
-                f"{type(error).__name__}: {line}"
+                f"parallelize: {place.path}: cannot be left out of a stage: {one_line(error)}"
             ) from error

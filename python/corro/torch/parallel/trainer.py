@@ -27,7 +27,9 @@ from corro._objects import allgather_object, broadcast_object
 from corro.errors import FailedPreconditionError, InvalidArgumentError
 from corro.loaded_plan import Firing
 from corro.planned import Planned
+from corro.planned import Stage as PlannedStage
 from corro.torch.parallel import samples, slots
+from corro.torch.parallel.borders import Layer
 from corro.torch.parallel.planning import (
     STRATEGIES,
     Recording,
@@ -89,8 +91,7 @@ def parallelize(
     raise_first(_refusal(model, optimizer, loss, batch), group)
     recording = agreed_recording(model, loss, batch, group)
     if resources is None:
-        device = next((each.device for each in model.parameters()), torch.device("cpu"))
-        resources = resources_of(group, device)
+        resources = resources_of(group, _device_of(model))
     planned = agreed_plan(
         recording, group, resources, objective, pins, memory_limit, tuple(strategies)
     )
@@ -154,12 +155,11 @@ class Trainer:
             recomputed_of(planned, self._stage_number),
         )
         self._users = self._users_of_parameters()
-        self._device = next((each.device for each in model.parameters()), torch.device("cpu"))
+        self._device = _device_of(model)
         parameters = dict(model.named_parameters())
         ranks = [group.ranks[seat] for seat in seats]
         columns = [ranks[n * shape.data : (n + 1) * shape.data] for n in range(len(stages))]
-        trained = {name: parameters[name].requires_grad for name in parameters}
-        users = {name: used for name, used in self._users.items() if trained[name]}
+        users = {name: used for name, used in self._users.items() if parameters[name].requires_grad}
         self._shares = shares_of(users, parameters, columns, self._stage_number)
         self._loaded = corro.load_plan(runnable(planned, recording), new_group(ranks))
         seed: int = broadcast_object(torch.initial_seed(), group.ranks[0], group=group)
@@ -196,7 +196,7 @@ class Trainer:
         """What the plan is, and why this one: a few lines."""
         lines = [self.plan.text.rstrip()]
         for number, stage in enumerate(self.plan.decisions.stages):
-            layers = self._recording.layers[stage.first_layer : stage.end_layer]
+            layers = self._layers_of(stage)
             again = sum(recomputed_of(self.plan, number))
             names = layers[0].name if len(layers) == 1 else f"{layers[0].name} to {layers[-1].name}"
             lines.append(
@@ -339,15 +339,15 @@ class Trainer:
         """Returns the stages that use each parameter; one that nobody uses is not in it."""
         users: dict[str, set[int]] = {}
         for number, stage in enumerate(self.plan.decisions.stages):
-            for layer in self._recording.layers[stage.first_layer : stage.end_layer]:
-                for name in sorted(layer.parameters):
+            for layer in self._layers_of(stage):
+                for name in layer.parameters:
                     users.setdefault(name, set()).add(number)
         names = [name for name, _ in self.model.named_parameters() if name in users]
         return {name: tuple(sorted(users[name])) for name in names}
 
     @property
     def _misses_some(self) -> bool:
-        return any(self._stage_number not in used for used in self._users.values())
+        return any(map(self._is_released, self._users))
 
     def _is_released(self, name: str) -> bool:
         return name in self._users and self._stage_number not in self._users[name]
@@ -360,6 +360,9 @@ class Trainer:
             if self._is_released(name):
                 parameter.data = zeros(parameter.shape, parameter.dtype, self._device)
 
+    def _layers_of(self, stage: PlannedStage) -> tuple[Layer, ...]:
+        return self._recording.layers[stage.first_layer : stage.end_layer]
+
     def _rank_of(self, stage: int) -> int:
         """Returns the rank of the world that is the first of a stage."""
         return self._loaded.group.ranks[stage * self._data]
@@ -367,10 +370,14 @@ class Trainer:
     def _stage_of_buffer(self, name: str) -> int:
         """Returns the stage that runs the module which has this buffer."""
         for number, stage in enumerate(self.plan.decisions.stages):
-            for layer in self._recording.layers[stage.first_layer : stage.end_layer]:
+            for layer in self._layers_of(stage):
                 if any(name.startswith(f"{call.path}.") for call in layer.calls):
                     return number
         return 0
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    return next((each.device for each in model.parameters()), torch.device("cpu"))
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -94,7 +94,7 @@ def _traced(
         except CorroError:
             raise
         except Exception as error:
-            raise InvalidArgumentError(f"record: {tracer.place}{_one_line(error)}") from error
+            raise InvalidArgumentError(f"record: {tracer.place}{one_line(error)}") from error
     return tracer.trace
 
 
@@ -123,7 +123,8 @@ def _loss_of(output: Any, loss: Loss | None) -> tuple[Tensor, bool]:
     return total, False
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """Returns an error's class and the first line of what it says."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300] if lines else ''}".rstrip(": ")
 
