@@ -196,8 +196,8 @@ Table exchange_table(const DecisionFile& file) {
   add("data", ranks,
       shape.zero == 0 ? "allreduce of gradients"
                       : "reducescatter of gradients, allgather of weights",
-      shape.zero == 3 ? "" : bytes_text(weights) + " of weights", shape.zero == 3 ? "" : "once");
-  if (shape.zero == 3) table.rows.back().back() = "each micro-batch";
+      shape.zero == 3 ? "" : bytes_text(weights) + " of weights",
+      shape.zero == 3 ? "each micro-batch" : "once");
   if (table.rows.empty()) table.rows.push_back({"none", "1", "nothing", "", ""});
   return table;
 }

@@ -118,6 +118,14 @@ TEST(FormatDecision, OfNothingIsNoCrash) {
   EXPECT_FALSE(compare_decisions(empty, "a", sample_file(), "b").empty());
 }
 
+TEST(ExplainDecision, SaysNothingOfWeightsThatNobodyElseHas) {
+  DecisionFile file = sample_file();
+  file.decision.best.shape = {.data = 1, .zero = 3};
+  EXPECT_THAT(explain_decision(file), HasSubstr("nothing"));
+  file.decision.best.shape.pipeline = 4;
+  EXPECT_THAT(explain_decision(file), Not(HasSubstr("each micro-batch")));
+}
+
 TEST(ExplainDecision, IsWhatTheGoldenFileSays) {
   EXPECT_EQ(explain_decision(sample_file()), golden("explanation.txt"));
 }
