@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from corro.errors import InvalidArgumentError
 from corro.torch.parallel.borders import Layer, layers_of
 from corro.torch.parallel.stage import Stage
-from corro.torch.parallel.stand_ins import zeros
+from corro.torch.parallel.stand_ins import stand_in
 from corro.torch.recorder.run import trace_step
 
 pytestmark = pytest.mark.torch22
@@ -239,7 +239,7 @@ def test_layers_whose_parameters_were_let_go_are_left_out() -> None:
     x = torch.randn(4, 8)
     layers = cut_of(model, squares, x)
     for each in model[0].parameters():
-        each.data = zeros(each.shape, each.dtype, None)
+        each.data = stand_in(each.shape, each.dtype, None)
     received = torch.randn(4, 8, requires_grad=True)
     loss = Stage(model, squares, layers, 1, len(layers)).forward(x, received)
     torch.testing.assert_close(loss, model[1](received).square().mean())

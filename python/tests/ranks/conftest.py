@@ -35,6 +35,17 @@ def job() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Computes in one thread, so that numbers of several ranks and of one are equal."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
 def process_group(request: pytest.FixtureRequest) -> Iterator[None]:
     """Makes torch's world, for modules after the first: env:// may meet the store of the last."""
     import torch

@@ -5,97 +5,52 @@ A process alone draws what dropout drops as the trainer does, so that both drop 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from recorded_models import GPT, UNet
+from recorded_models import UNet
 from torch import Tensor, nn
+from trained_alone import (
+    SAMPLES,
+    SEED,
+    adam,
+    alone,
+    batches,
+    gpt,
+    machines,
+    next_token,
+)
 
 import corro
 import corro.torch
 from corro.torch.parallel import Trainer
-from corro.torch.parallel.borders import layers_of
-from corro.torch.parallel.randomness import Randomness
-from corro.torch.parallel.stage import Stage
-from corro.torch.recorder.run import trace_step
 
 pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
-SAMPLES, STEPS, SEED = 8, 20, 5
-Loss = Callable[[nn.Module, Any], Tensor]
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def next_token(model: nn.Module, tokens: Tensor) -> Tensor:
-    return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-
-
-def batches(steps: int = STEPS) -> list[Tensor]:
-    """Batches of 8 samples of 16 tokens, but for two that have fewer, and one that is shorter."""
-    random = torch.Generator().manual_seed(2)
-    sizes = {7: 5, 12: 1}
-    return [
-        torch.randint(0, 75, (sizes.get(step, SAMPLES), 11 if step == 15 else 17), generator=random)
-        for step in range(steps)
-    ]
-
-
-def gpt(dropout: float = 0.0, tied: bool = True) -> nn.Module:
-    torch.manual_seed(SEED)
-    return GPT(tied=tied, dropout=dropout)
-
-
-def adam(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(model.parameters(), 1e-3)
-
-
-def machines(memory: str = "4 GB") -> dict[str, object]:
-    core = {"memory": memory, "peak": {"f32": "80 GFLOP/s"}, "memory_bandwidth": "10 GB/s"}
-    link = {"bandwidth": "5 GB/s", "latency": "5 us"}
-    host = {"name": "localhost", "device": "core", "devices": corro.size(), "link": link}
-    return {"corro_cluster": 1, "name": "here", "devices": {"core": core}, "hosts": [host]}
-
-
-def alone(model: nn.Module, loss: Loss, steps: list[Any], count: Callable[[Any], int]) -> Any:
-    """Returns the losses of one process, and its model."""
-    optimizer, losses = adam(model), []
-    layers = layers_of(trace_step(model, steps[0], loss))[1]
-    whole, randomness = Stage(model, loss, layers, 0, len(layers)), Randomness(SEED)
-    for step, batch in enumerate(steps):
-        with randomness.of(step, range(count(batch))) as places:
-            result = whole.forward(batch, None, places)
-            result.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(result.item())
-    return losses, model
-
 
 def plans() -> list[dict[str, object]]:
-    """All plans of this many ranks, as pins."""
+    """Plans of this many ranks, as pins: all without ZeRO, some with each level of it."""
     return [
-        {"pipeline": stages, "micro_batch": size, "recompute": recompute}
+        {"pipeline": stages, "zero": zero, "micro_batch": size, "recompute": recompute}
         for stages in (1, 2, 4)
         if corro.size() % stages == 0
+        for zero in levels(stages)
         for size in (1, 2, 4)
         if SAMPLES // (corro.size() // stages) % size == 0
         for recompute in ("none", "full")
+        if zero == 0 or (size == 2 and recompute == ("full" if zero == 3 else "none"))
     ]
+
+
+def levels(stages: int) -> range:
+    """Levels of ZeRO that there are with this many stages."""
+    return range(1 if stages == corro.size() else 3 if stages > 1 else 4)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_every_plan_gives_the_losses_of_one_process(dropout: float) -> None:
-    expected, trained = alone(gpt(dropout), next_token, batches(), len)
+    expected, trained = alone(gpt(dropout), next_token, batches())
     for pins in plans():
         model = gpt(dropout)
         with corro.parallelize(
@@ -125,7 +80,7 @@ def test_a_model_that_is_no_chain_is_trained_data_parallel() -> None:
 
     x = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(1))
     torch.manual_seed(SEED)
-    expected, _ = alone(UNet(), squares, [x] * 3, len)
+    expected, _ = alone(UNet(), squares, [x] * 3)
     torch.manual_seed(SEED)
     model = UNet()
     with corro.parallelize(model, adam(model), squares, x, machines()) as trainer:
@@ -133,7 +88,7 @@ def test_a_model_that_is_no_chain_is_trained_data_parallel() -> None:
 
 
 def test_shards_are_one_batch() -> None:
-    expected, _ = alone(gpt(), next_token, batches(3), len)
+    expected, _ = alone(gpt(), next_token, batches(3))
     model = gpt()
     with corro.parallelize(
         model, adam(model), next_token, batches()[0], machines(), pins={"micro_batch": 1}
@@ -145,7 +100,7 @@ def test_shards_are_one_batch() -> None:
 
 
 def test_rank_0s_parameters_count_and_others_take_no_memory() -> None:
-    expected, _ = alone(gpt(), next_token, batches(2), len)
+    expected, _ = alone(gpt(), next_token, batches(2))
     model = gpt()
     if corro.rank():
         with torch.no_grad():

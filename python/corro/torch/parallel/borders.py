@@ -10,11 +10,11 @@ positions) is computed on every stage; if a layer computes it inside, there is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from corro.torch.recorder.chain import Unit, append, crossing, cut
-from corro.torch.recorder.trace import COMPUTED, Call, Trace
+from corro.torch.recorder.trace import COMPUTED, Call, Event, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,9 @@ class Layer:
     """Those of them that compute what only this layer needs, in order."""
     recomputable: Place | None
     """The one call that the layer consists of; None: there are several, or it keeps nothing."""
-    parameters: tuple[str, ...]
-    """Names of those that it uses; some may be used by other layers, too."""
+    parameters: Mapping[str, tuple[Place, ...]]
+    """Names of those that it uses, which other layers may, too, and the calls that read each; none
+    if other code of the layer reads it."""
     border: Border | None
     """To the layer before; None: it is the first."""
 
@@ -82,7 +83,7 @@ class _Finder:
             name=unit.name or unit.kind,
             calls=tuple(self._places[id(each)] for each in calls),
             recomputable=self._places[id(unit.calls[0])] if whole else None,
-            parameters=tuple(sorted(set(self._parameters(unit)))),
+            parameters=self._readers(unit, calls),
             border=border,
         )
 
@@ -145,16 +146,30 @@ class _Finder:
         """Whether backward needs what it computed inside: not so in a checkpoint of the user's."""
         return any(call.start < save.position < call.end for save in self._trace.saves)
 
-    def _parameters(self, unit: Unit) -> Iterator[str]:
-        values = self._trace.values
-        for event in self._trace.events[unit.start : unit.end]:
-            for read in event.reads:
-                for parameter in values[read].parameters:
-                    yield self._trace.names[parameter]
+    def _readers(self, unit: Unit, calls: Sequence[Call]) -> dict[str, tuple[Place, ...]]:
+        """Returns the parameters that the unit reads, with the calls that alone do."""
+        readers: dict[str, set[Call | None]] = {}
+        for number, event in enumerate(self._trace.events[unit.start : unit.end], unit.start):
+            for parameter in _parameters(self._trace, event):
+                within = (each for each in calls if each.start <= number < each.end)
+                readers.setdefault(parameter, set()).add(next(within, None))
+        return {
+            name: () if None in found else tuple(self._places[id(c)] for c in calls if c in found)
+            for name, found in sorted(readers.items())
+        }
 
     def _calls(self) -> Iterator[Call]:
         if self._trace.root is not None:
             yield from _inside(self._trace.root)
+
+
+def _parameters(trace: Trace, event: Event) -> set[str]:
+    """Returns names of what an operation reads as it is, or as something computed from it alone."""
+    return {
+        trace.names[parameter]
+        for read in event.reads
+        for parameter in trace.values[read].parameters
+    }
 
 
 def _inside(call: Call) -> Iterator[Call]:

@@ -1,6 +1,7 @@
 """How ranks come to one plan: each records the model, rank 0 plans, all hear of it.
 
-Planning is for what this trainer runs: data and pipeline parallelism, and recomputing of layers.
+Planning is for what this trainer runs: data and pipeline parallelism, what data-parallel ranks
+share (ZeRO), and recomputing of layers.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from corro.torch.parallel import slots
 from corro.torch.parallel.borders import Layer, layers_of
 from corro.torch.parallel.resources import checked_resources
 from corro.torch.parallel.samples import count_of
+from corro.torch.parallel.sharding import GRADIENTS, PARAMETERS, STATE
 from corro.torch.parallel.stage import Loss
 from corro.torch.recorder.describe import Subject, describe
 from corro.torch.recorder.run import dtype_of, first_tensor, tokens_of, trace_step
 
-STRATEGIES = ("data", "pipeline", "recompute")
+STRATEGIES = ("data", "pipeline", "sharding", "recompute")
 _PINS = {"overlap": False, "schedule": "1f1b"}
 _NONE, _ATTENTION, _FULL, _OFFLOAD = range(4)  # Levels of recomputation in a decision file.
 
@@ -150,13 +152,11 @@ class _Planner:
 
     def _runnable(self, pins: Mapping[str, object]) -> Planned:
         found = self._plan(pins)
-        if all(_is_run(stage) for stage in found.document["decisions"]["stages"]):
+        ways = _ways_to_run(found)
+        if not ways:
             return found
-        # What the trainer cannot do layer by layer: all layers alike, then.
-        ways = [{"recompute": "none"}, {"recompute": "full"}]
-        return min(
-            self._each(lambda more: self._plan({**pins, **more}), ways), key=lambda each: each.step
-        )
+        plans = self._each(lambda more: self._runnable({**pins, **more}), ways)
+        return min(plans, key=lambda each: each.step)
 
     def _each(
         self, plan: Callable[[Mapping[str, object]], Planned], ways: Iterable[Mapping[str, object]]
@@ -184,6 +184,17 @@ class _Planner:
             strategies=self.strategies,
             pins={**_PINS, "dtype": dtype, "gradient_dtype": dtype, **pins},
         )
+
+
+def _ways_to_run(found: Planned) -> list[dict[str, object]]:
+    """Returns pins instead of what the trainer cannot do; none if it can do all of the plan."""
+    shape = found.decisions.shape
+    if not all(_is_run(stage) for stage in found.document["decisions"]["stages"]):
+        return [{"recompute": "none"}, {"recompute": "full"}]  # Of all layers alike.
+    if shape.zero == PARAMETERS and shape.data > 1 and shape.pipeline > 1:
+        # Stages' ranks may go forward and backward in different orders, and gather in both.
+        return [{"zero": GRADIENTS}, {"zero": STATE}, {"pipeline": 1}]
+    return []
 
 
 def _is_run(stage: Mapping[str, Any]) -> bool:

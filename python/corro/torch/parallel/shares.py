@@ -8,7 +8,7 @@ samples before, so that sums are the gradients of the whole batch's mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -46,27 +46,38 @@ def _gradient_of(parameter: nn.Parameter) -> Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
+def groups_of(
+    users: Iterable[Sequence[int]], ranks_of_stages: Sequence[Sequence[int]]
+) -> dict[tuple[int, ...], Group]:
+    """Returns the ranks of each stage, and of all stages that use a parameter; collective.
+
+    Args:
+        users: the stages that use each parameter, in order.
+        ranks_of_stages: ranks of the world.
+    """
+    sets = {*map(tuple, users), *((stage,) for stage in range(len(ranks_of_stages)))}
+    return {
+        stages: new_group([rank for stage in stages for rank in ranks_of_stages[stage]])
+        for stages in sorted(sets)
+    }
+
+
 def shares_of(
     users: Mapping[str, Sequence[int]],
     parameters: Mapping[str, nn.Parameter],
-    ranks_of_stages: Sequence[Sequence[int]],
-    own: int,
+    groups: Mapping[tuple[int, ...], Group],
 ) -> list[Share]:
-    """Returns the shares of stage `own`; collective, since it makes groups.
+    """Returns the shares of these parameters, which one stage has.
 
     Args:
-        users: the stages that use each parameter, in order; of those that are trained alone.
+        users: the stages that use each parameter, in order.
         parameters: of this rank's model, by name.
-        ranks_of_stages: ranks of the world.
-        own: this rank's stage.
+        groups: from groups_of().
     """
     sets: dict[tuple[int, ...], list[str]] = {}
     for name, stages in users.items():
         sets.setdefault(tuple(stages), []).append(name)
-    shares = []
-    for stages, names in sorted(sets.items()):
-        group = new_group([rank for stage in stages for rank in ranks_of_stages[stage]])
-        if own in stages:
-            own_parameters = tuple(parameters[name] for name in names)
-            shares.append(Share(group, tuple(names), own_parameters))
-    return shares
+    return [
+        Share(groups[stages], tuple(names), tuple(parameters[name] for name in names))
+        for stages, names in sorted(sets.items())
+    ]

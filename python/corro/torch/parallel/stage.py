@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 from corro.torch.parallel.borders import Border, Layer, Place
 from corro.torch.parallel.randomness import Places
+from corro.torch.parallel.sharding import Sharding
 from corro.torch.parallel.stand_ins import StandIns
 
 Loss = Callable[[nn.Module, Any], Tensor]
@@ -58,11 +59,17 @@ class Stage:
         begin: int,
         end: int,
         recomputed: Sequence[bool] = (),
+        sharding: Sharding | None = None,
     ) -> None:
-        """`recomputed`: whether each own layer is computed again in backward; default: none is."""
+        """
+        Args:
+            recomputed: whether each own layer is computed again in backward; default: none is.
+            sharding: hears when own calls begin and end.
+        """
         self._model = model
         self._loss = loss
         self._stand_ins = StandIns()
+        self._sharding = sharding
         self._roles = _roles(layers, begin, end, recomputed)
         self._modules = [
             (path, model.get_submodule(path)) for path in {each.path for each in self._roles}
@@ -102,6 +109,10 @@ class Stage:
     def stand_ins(self) -> StandIns:
         return self._stand_ins
 
+    @property
+    def sharding(self) -> Sharding | None:
+        return self._sharding
+
 
 class _Play:
     """The calls of one module in one forward."""
@@ -133,10 +144,8 @@ class _Play:
             self._places.enter(role.enters)
         if role.left_out:
             result = self._stage.stand_ins.of(place, self._module, args, keywords)
-        elif role.recomputed:
-            result = self._recomputed(args, keywords)
         else:
-            result = self._own(*args, **keywords)
+            result = self._computed(place, role, args, keywords)
         if self._places is not None and role.leaves is not None:
             self._places.leave(role.leaves)
         return self._passed(role, True, result)
@@ -150,6 +159,21 @@ class _Play:
             leaves[role.receives.leaf] = self._received
             return tree_unflatten(leaves, shape)
         return tree
+
+    def _computed(
+        self, place: Place, role: _Role, args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        sharding = self._stage.sharding
+        if sharding is not None:
+            sharding.enter(place)
+        run = self._recomputed if role.recomputed else self._run
+        result = run(args, keywords)
+        if sharding is not None:
+            sharding.leave(place, result)
+        return result
+
+    def _run(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return self._own(*args, **keywords)
 
     def _recomputed(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Runs the module's forward in a checkpoint; its hooks run once."""
@@ -184,7 +208,10 @@ def _roles(
         if number < begin:
             for call in layer.calls:
                 role(call).left_out = True
-        elif recomputed and recomputed[number - begin] and layer.recomputable is not None:
+            continue
+        for call in layer.calls:
+            role(call)
+        if recomputed and recomputed[number - begin] and layer.recomputable is not None:
             role(layer.recomputable).recomputed = True
     if begin > 0:
         border = layers[begin].border

@@ -41,13 +41,15 @@ class StandIns:
         return tree_map(lambda each: _zeros(each, device), self._known[key])
 
 
-def zeros(shape: torch.Size, dtype: torch.dtype, device: torch.device | None) -> Tensor:
-    """Returns zeros that take the memory of one."""
-    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+def stand_in(
+    shape: torch.Size, dtype: torch.dtype, device: torch.device | None, value: float = 0
+) -> Tensor:
+    """Returns a tensor that takes the memory of one element, which all of it is."""
+    return torch.full((), value, dtype=dtype, device=device).expand(shape)
 
 
 def _zeros(leaf: Any, device: torch.device | None) -> Any:
-    return zeros(leaf.shape, leaf.dtype, device) if isinstance(leaf, Tensor) else leaf
+    return stand_in(leaf.shape, leaf.dtype, device) if isinstance(leaf, Tensor) else leaf
 
 
 def _kind(leaf: Any) -> Hashable:

@@ -3,7 +3,8 @@
     step(batch)
       this rank's samples      its share of the batch, micro-batch by micro-batch
       the loaded plan          F and B of its stage, as tensors and credits come (docs/plan.md)
-      gradients                summed over the ranks that use the same parameters (shares.py)
+      gradients                summed over the ranks that use the same parameters (shares.py), or
+                               to the rank that keeps a part of them (ZeRO, sharding.py)
       the user's optimizer     steps; parameters of other stages have no gradients
       the loss                 summed over the last stage's ranks, the same on all ranks
 
@@ -12,7 +13,7 @@ Parameters of other stages take no memory from the first step on; gather() bring
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +42,12 @@ from corro.torch.parallel.planning import (
 )
 from corro.torch.parallel.randomness import Randomness
 from corro.torch.parallel.resources import resources_of
-from corro.torch.parallel.shares import shares_of
+from corro.torch.parallel.sharded_optimizer import goes_by_elements, step_parameters, step_parts
+from corro.torch.parallel.sharding import Sharding
+from corro.torch.parallel.shards import can_be_cut
+from corro.torch.parallel.shares import groups_of, shares_of
 from corro.torch.parallel.stage import Loss, Stage
-from corro.torch.parallel.stand_ins import zeros
+from corro.torch.parallel.stand_ins import stand_in
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -77,7 +81,8 @@ def parallelize(
             (docs/planner.md), with a device for each rank. None: this job's ranks, whose speed and
             links are measured, in about a second.
         objective: "time", "cost" or "samples_per_price".
-        strategies: those that are allowed, of "data", "pipeline", "recompute".
+        strategies: those that are allowed, of "data", "pipeline", "sharding" (ZeRO), "recompute".
+            Sharding needs an optimizer of torch.optim that goes by elements, as Adam and SGD do.
         pins: what is decided already, as corro.plan() takes it: {"pipeline": 2, "micro_batch": 1}.
         memory_limit: of a device, bytes or text as "2 GiB"; default: 94 % of what it has.
 
@@ -92,9 +97,11 @@ def parallelize(
     recording = agreed_recording(model, loss, batch, group)
     if resources is None:
         resources = resources_of(group, _device_of(model))
-    planned = agreed_plan(
-        recording, group, resources, objective, pins, memory_limit, tuple(strategies)
-    )
+    allowed = tuple(strategies)
+    if not goes_by_elements(optimizer):
+        raise_first(_refusal_to_shard(optimizer, pins), group)
+        allowed = tuple(each for each in allowed if each != "sharding")
+    planned = agreed_plan(recording, group, resources, objective, pins, memory_limit, allowed)
     ct.broadcast_parameters(model.state_dict(), group=group)
     ct.broadcast_optimizer_state(optimizer, group=group)
     return Trainer(model, optimizer, loss, recording, planned, group)
@@ -115,6 +122,19 @@ def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
     if not any(isinstance(leaf, Tensor) for leaf in tree_flatten(batch)[0]):
         return "parallelize: sample_batch: has no tensors"
     return None
+
+
+def _refusal_to_shard(
+    optimizer: torch.optim.Optimizer, pins: Mapping[str, object] | None
+) -> str | None:
+    zero = (pins or {}).get("zero")
+    if not zero:
+        return None
+    kind = type(optimizer)
+    return (
+        f"parallelize: pins: zero {zero} needs an optimizer of torch.optim that goes by elements; "
+        f"{kind.__module__}.{kind.__qualname__} is not known to do so"
+    )
 
 
 class Trainer:
@@ -146,6 +166,11 @@ class Trainer:
         stages = planned.decisions.stages
         here = stages[self._stage_number]
         self._first, self._last = self._stage_number == 0, self._stage_number == len(stages) - 1
+        self._users = self._users_of_parameters()
+        self._device = _device_of(model)
+        ranks = [group.ranks[seat] for seat in seats]
+        columns = [ranks[n * shape.data : (n + 1) * shape.data] for n in range(len(stages))]
+        self._divide_parameters(columns)
         self._stage = Stage(
             model,
             loss,
@@ -153,14 +178,8 @@ class Trainer:
             here.first_layer,
             here.end_layer,
             recomputed_of(planned, self._stage_number),
+            self._sharding,
         )
-        self._users = self._users_of_parameters()
-        self._device = _device_of(model)
-        parameters = dict(model.named_parameters())
-        ranks = [group.ranks[seat] for seat in seats]
-        columns = [ranks[n * shape.data : (n + 1) * shape.data] for n in range(len(stages))]
-        users = {name: used for name, used in self._users.items() if parameters[name].requires_grad}
-        self._shares = shares_of(users, parameters, columns, self._stage_number)
         self._loaded = corro.load_plan(runnable(planned, recording), new_group(ranks))
         seed: int = broadcast_object(torch.initial_seed(), group.ranks[0], group=group)
         self._randomness = Randomness(seed)
@@ -174,6 +193,26 @@ class Trainer:
             model.register_forward_pre_hook(self._refuse_parts),
             model.register_state_dict_pre_hook(self._refuse_parts),  # type: ignore[no-untyped-call]
         ]
+
+    def _divide_parameters(self, ranks_of_stages: Sequence[Sequence[int]]) -> None:
+        """Finds the shards of what this stage alone uses, and the shares of all else it uses."""
+        shape, own = self.plan.decisions.shape, self._stage_number
+        parameters = dict(self.model.named_parameters())
+        users = {name: used for name, used in self._users.items() if parameters[name].requires_grad}
+        groups = groups_of(users.values(), ranks_of_stages)
+        level = shape.zero if shape.data > 1 else 0
+        stepped = {id(each) for one in self.optimizer.param_groups for each in one["params"]}
+        cut = {
+            name: parameters[name]
+            for name, used in users.items()
+            if level and used == (own,) and id(parameters[name]) in stepped
+            if can_be_cut(parameters[name], shape.data)
+        }
+        rest = {name: used for name, used in users.items() if own in used and name not in cut}
+        self._shares = shares_of(rest, parameters, groups)
+        layers = self._layers_of(self.plan.decisions.stages[own])
+        self._sharding = Sharding(level, layers, cut, groups[own,])
+        step_parts(self.optimizer, self._sharding.shards)
 
     def __enter__(self) -> Self:
         return self
@@ -242,10 +281,12 @@ class Trainer:
         self._loaded.run(until, {f"F{name}": self._forward, f"B{name}": self._backward})
         for each in self._shares:
             each.reduce()
+        self._sharding.reduce()
         total = torch.tensor([self._loss], dtype=torch.float64)
         ct.allreduce_(total, ct.Sum, group=self._group)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self._sharding.spread()
         self.steps += 1
         return float(total.item())
 
@@ -258,6 +299,7 @@ class Trainer:
         if self._whole:
             return self.model
         self._whole = True
+        self._sharding.gather()
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 stage = self._users.get(name, (0,))[0]
@@ -271,8 +313,12 @@ class Trainer:
         return self.model
 
     def close(self) -> None:
-        """Gathers the model and ends the plan. Called by all ranks; blocks."""
+        """Gathers the model and ends the plan. Called by all ranks; blocks.
+
+        The optimizer steps the parameters again, and has the state of this rank's stage.
+        """
         self.gather()
+        step_parameters(self.optimizer, self._sharding.shards)
         for each in self._guards:
             each.remove()
         self._loaded.unload()
@@ -281,7 +327,7 @@ class Trainer:
         """Is called before the model runs or is saved, with parameters missing perhaps."""
         if not self._whole and not self._steps_now and self._misses_some:
             raise FailedPreconditionError(
-                "this rank has the parameters of its own stage alone: call trainer.gather(), on all"
+                "this rank has its own part of the parameters alone: call trainer.gather(), on all"
                 " ranks, before the model is used or saved"
             )
 
@@ -300,6 +346,7 @@ class Trainer:
             with self._randomness.of(self.steps, own) as places:
                 result = self._stage.forward(rows, received, places)
             self._held[micro] = received, self._weighted(result, own)
+        self._sharding.end_forward()
         if not self._last:
             sent = None if result is None else result.detach()
             slots.write(firing.outputs[-1], sent, f"stage {self._stage_number}")
@@ -314,6 +361,7 @@ class Trainer:
     def _backward(self, firing: Firing) -> None:
         micro = firing.micro % self._micro_batches
         received, result = self._held.pop(micro, (None, None))
+        self._sharding.begin_backward()
         if result is not None and result.requires_grad:
             gradient = None
             if not self._last:
@@ -322,6 +370,7 @@ class Trainer:
                 gradient = sent.to(self._device)
             with self._randomness.of(self.steps, self._samples(micro)):
                 torch.autograd.backward(result, gradient)
+        self._sharding.end_backward()
         if not self._first:
             gradient = None if received is None else received.grad
             if received is not None and gradient is None:
@@ -347,7 +396,7 @@ class Trainer:
 
     @property
     def _misses_some(self) -> bool:
-        return any(map(self._is_released, self._users))
+        return any(map(self._is_released, self._users)) or self._sharding.misses_some
 
     def _is_released(self, name: str) -> bool:
         return name in self._users and self._stage_number not in self._users[name]
@@ -358,7 +407,8 @@ class Trainer:
         self._whole = False
         for name, parameter in self.model.named_parameters():
             if self._is_released(name):
-                parameter.data = zeros(parameter.shape, parameter.dtype, self._device)
+                parameter.data = stand_in(parameter.shape, parameter.dtype, self._device)
+        self._sharding.drop()
 
     def _layers_of(self, stage: PlannedStage) -> tuple[Layer, ...]:
         return self._recording.layers[stage.first_layer : stage.end_layer]

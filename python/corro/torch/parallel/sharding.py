@@ -1,0 +1,217 @@
+"""The shards of a stage: when gradients and parameters come together, and when they part.
+
+    ZeRO 1    step        gradients are reduced to parts; the optimizer steps parts; all get them
+    ZeRO 2    backward    a call's gradients are reduced as soon as backward has left it
+    ZeRO 3    forward     a call's parameters are gathered before it, and dropped behind it
+              backward    gathered before it, and dropped behind it, once more
+
+All ranks of the group have to call collectives in one order. It is that of the recorded calls,
+backward the reverse, whatever happens on one rank: a call that a forward leaves out is made up for
+when the next one comes, and all are where a micro-batch has no samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
+
+from corro._context import Group
+from corro.errors import FailedPreconditionError
+from corro.torch.parallel.borders import Layer, Place
+from corro.torch.parallel.shards import Shard
+
+STATE, GRADIENTS, PARAMETERS = 1, 2, 3  # Levels of ZeRO: what is cut, and all before it.
+
+
+class Sharding:
+    """Shards of the parameters that a stage alone uses. Used by one thread at a time.
+
+    A *use* is a call with the shards that it reads. Of those the gradients are reduced in backward;
+    other shards' when all micro-batches are through.
+    """
+
+    def __init__(
+        self,
+        level: int,
+        layers: Sequence[Layer],
+        parameters: Mapping[str, nn.Parameter],
+        group: Group,
+    ) -> None:
+        """Cuts nothing if `level`, of ZeRO, is 0.
+
+        Args:
+            layers: the stage's.
+            parameters: those of them that are cut, by name.
+            group: the ranks of the stage.
+        """
+        self._level = level
+        self._uses: list[list[Shard]] = []
+        self._numbers: dict[Place, int] = {}
+        self._others: list[Shard] = []
+        self._forward = 0  # The use that comes next.
+        self._backward: int | None = None  # The use that backward is in; None: it has not begun.
+        self._kept: set[int] = set()  # Uses whose parameters stay until backward is through.
+        if level:
+            self._make(layers, parameters, group)
+
+    def _make(
+        self, layers: Sequence[Layer], parameters: Mapping[str, nn.Parameter], group: Group
+    ) -> None:
+        of_calls: dict[Place, list[Shard]] = {}
+        for readers, names in _by_readers(layers, parameters, self._level):
+            drops = bool(readers) and self._level == PARAMETERS
+            shard = Shard(names, [parameters[name] for name in names], group, drops)
+            for call in readers:
+                of_calls.setdefault(call, []).append(shard)
+            if not readers:
+                self._others.append(shard)
+        calls = [call for layer in layers for call in layer.calls if call in of_calls]
+        self._uses = [of_calls[call] for call in calls]
+        self._numbers = {call: number for number, call in enumerate(calls)}
+
+    @property
+    def shards(self) -> list[Shard]:
+        """All of them, each once, in the same order on all ranks."""
+        return list(dict.fromkeys([shard for use in self._uses for shard in use] + self._others))
+
+    @property
+    def misses_some(self) -> bool:
+        """Whether parameters are not whole."""
+        return not all(shard.is_whole for shard in self.shards)
+
+    # --- Forward --------------------------------------------------------------------------------
+
+    def enter(self, call: Place) -> None:
+        """A call of the stage begins; its parameters are whole now."""
+        number = self._numbers.get(call)
+        if number is None:
+            return
+        if number < self._forward:
+            raise FailedPreconditionError(
+                f"step: {call.path} is called in another order than when the model was recorded, "
+                "which cut gradients or weights do not allow: pin zero to 1 or less"
+            )
+        self._pass_to(number)
+        self._gather(number)
+
+    def leave(self, call: Place, result: Any) -> None:
+        """A call of the stage ends. `result`: what it returned."""
+        number = self._numbers.get(call)
+        if number is None:
+            return
+
+        def reached(_: Tensor) -> None:
+            self._reach(number)
+
+        leaves = tree_flatten(result)[0]
+        active = [each for each in leaves if isinstance(each, Tensor) and each.requires_grad]
+        for each in active:
+            each.register_hook(reached)  # type: ignore[no-untyped-call]
+        if not active:  # Inside of a reentrant checkpoint: backward will not say when it comes.
+            self._kept.add(number)
+        self._forward = number + 1
+        self._drop(number)
+
+    def end_forward(self) -> None:
+        self._pass_to(len(self._uses))
+        self._forward = 0
+
+    def _pass_to(self, number: int) -> None:
+        for missing in range(self._forward, number):
+            self._gather(missing)
+            self._drop(missing)
+
+    # --- Backward -------------------------------------------------------------------------------
+
+    def begin_backward(self) -> None:
+        self._backward = len(self._uses)
+
+    def end_backward(self) -> None:
+        assert self._backward is not None
+        self._kept.clear()
+        while self._backward >= 0:
+            self._step_back()
+        self._backward = None
+
+    def _reach(self, number: int) -> None:
+        """Backward comes to a call: it is through with all that came later in forward."""
+        if self._backward is None or number > self._backward:
+            raise FailedPreconditionError(
+                "step: gradients are asked for inside of forward, or layers go backward in another "
+                "order, which cut gradients or weights do not allow: pin zero to 1 or less"
+            )
+        while self._backward > number:
+            self._step_back()
+
+    def _step_back(self) -> None:
+        assert self._backward is not None
+        number = self._backward
+        if number < len(self._uses):
+            for shard in self._uses[number]:
+                if not any(shard in use for use in self._uses[:number]):
+                    shard.reduce()
+            self._drop(number, behind=True)
+        self._backward = number - 1
+        if 0 <= self._backward < len(self._uses) - 1:
+            self._gather(self._backward)
+
+    # --- A step ---------------------------------------------------------------------------------
+
+    def reduce(self) -> None:
+        """Reduces what backward did not. Blocks."""
+        for shard in self._others:
+            shard.reduce()
+
+    def spread(self) -> None:
+        """Gives all ranks what the optimizer has made of the parts. Blocks."""
+        for shard in self.shards:
+            if not shard.drops:
+                shard.gather()
+
+    def gather(self) -> None:
+        """Makes all parameters whole. Blocks."""
+        for shard in self.shards:
+            if shard.drops:
+                shard.gather()
+
+    def drop(self) -> None:
+        """Takes parameters that are whole, whoever changed them, and drops what may be."""
+        for shard in self.shards:
+            shard.take()
+            shard.drop()
+
+    def _gather(self, number: int) -> None:
+        if self._level == PARAMETERS:
+            for shard in self._uses[number]:
+                shard.gather()
+
+    def _drop(self, number: int, *, behind: bool = False) -> None:
+        """Drops parameters behind backward; or behind forward, unless backward is there at once."""
+        if behind or (number < len(self._uses) - 1 and number not in self._kept):
+            for shard in self._uses[number]:
+                shard.drop()
+
+
+def _by_readers(
+    layers: Sequence[Layer], parameters: Mapping[str, nn.Parameter], level: int
+) -> list[tuple[tuple[Place, ...], list[str]]]:
+    """Returns names of one dtype that the same calls read, layer by layer; and which calls.
+
+    There are none where other code reads them, too, or where that does not matter.
+    """
+    readers: dict[str, tuple[Place, ...]] = {}
+    first: dict[str, int] = {}
+    for number, layer in enumerate(layers):
+        for name in filter(parameters.__contains__, layer.parameters):
+            calls = layer.parameters[name] if level >= GRADIENTS else ()
+            both = readers.get(name, calls) and calls
+            readers[name] = tuple(dict.fromkeys((*readers.get(name, ()), *calls))) if both else ()
+            first.setdefault(name, number)
+    groups: dict[tuple[int, tuple[Place, ...], torch.dtype], list[str]] = {}
+    for name, calls in readers.items():
+        groups.setdefault((first[name], calls, parameters[name].dtype), []).append(name)
+    return [(calls, names) for (_, calls, _), names in groups.items()]

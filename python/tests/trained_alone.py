@@ -1,0 +1,70 @@
+"""What tests of corro.parallelize() train, and what one process makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from recorded_models import GPT
+from torch import Tensor, nn
+
+import corro
+from corro.torch.parallel.borders import layers_of
+from corro.torch.parallel.randomness import Randomness
+from corro.torch.parallel.stage import Stage
+from corro.torch.recorder.run import trace_step
+
+SAMPLES, STEPS, SEED = 8, 20, 5
+Loss = Callable[[nn.Module, Any], Tensor]
+
+
+def next_token(model: nn.Module, tokens: Tensor) -> Tensor:
+    return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def batches(steps: int = STEPS) -> list[Tensor]:
+    """Batches of 8 samples of 16 tokens, but for two that have fewer, and one that is shorter."""
+    random = torch.Generator().manual_seed(2)
+    sizes = {7: 5, 12: 1}
+    return [
+        torch.randint(0, 75, (sizes.get(step, SAMPLES), 11 if step == 15 else 17), generator=random)
+        for step in range(steps)
+    ]
+
+
+def gpt(dropout: float = 0.0, tied: bool = True) -> nn.Module:
+    torch.manual_seed(SEED)
+    return GPT(tied=tied, dropout=dropout)
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), 1e-3)
+
+
+def machines(memory: str = "4 GB") -> dict[str, object]:
+    core = {"memory": memory, "peak": {"f32": "80 GFLOP/s"}, "memory_bandwidth": "10 GB/s"}
+    link = {"bandwidth": "5 GB/s", "latency": "5 us"}
+    host = {"name": "localhost", "device": "core", "devices": corro.size(), "link": link}
+    return {"corro_cluster": 1, "name": "here", "devices": {"core": core}, "hosts": [host]}
+
+
+def alone(
+    model: nn.Module,
+    loss: Loss,
+    steps: list[Any],
+    make_optimizer: Callable[[nn.Module], torch.optim.Optimizer] = adam,
+) -> tuple[list[float], nn.Module]:
+    """Returns the losses of one process, and its model."""
+    optimizer, losses = make_optimizer(model), []
+    layers = layers_of(trace_step(model, steps[0], loss))[1]
+    whole, randomness = Stage(model, loss, layers, 0, len(layers)), Randomness(SEED)
+    for step, batch in enumerate(steps):
+        with randomness.of(step, range(len(batch))) as places:
+            result = whole.forward(batch, None, places)
+            result.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(result.item())
+    return losses, model
