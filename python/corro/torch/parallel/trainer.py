@@ -42,6 +42,7 @@ from corro.torch.parallel.planning import (
 )
 from corro.torch.parallel.randomness import Randomness
 from corro.torch.parallel.resources import resources_of
+from corro.torch.parallel.scaling import Scaling, refusal_of
 from corro.torch.parallel.sharded_optimizer import goes_by_elements, step_parameters, step_parts
 from corro.torch.parallel.sharding import Sharding
 from corro.torch.parallel.shards import can_be_cut
@@ -64,6 +65,8 @@ def parallelize(
     strategies: Iterable[str] = STRATEGIES,
     pins: Mapping[str, object] | None = None,
     memory_limit: float | str | None = None,
+    max_norm: float | None = None,
+    loss_scale: float | str | None = None,
 ) -> Trainer:
     """Plans how this job's ranks train a model together, and returns what does so.
 
@@ -85,6 +88,9 @@ def parallelize(
             Sharding needs an optimizer of torch.optim that goes by elements, as Adam and SGD do.
         pins: what is decided already, as corro.plan() takes it: {"pipeline": 2, "micro_batch": 1}.
         memory_limit: of a device, bytes or text as "2 GiB"; default: 94 % of what it has.
+        max_norm: gradients are scaled down to this 2-norm, over all parameters, if theirs is more.
+        loss_scale: by what losses are multiplied before backward, and gradients divided after:
+            a number, or "dynamic". For float16. A step whose gradients overflow changes nothing.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which.
@@ -93,7 +99,8 @@ def parallelize(
     """
     group = world()
     batch = samples.plain(sample_batch)
-    raise_first(_refusal(model, optimizer, loss, batch), group)
+    refusal = _refusal(model, optimizer, loss, batch) or refusal_of(max_norm, loss_scale)
+    raise_first(refusal, group)
     recording = agreed_recording(model, loss, batch, group)
     if resources is None:
         resources = resources_of(group, _device_of(model))
@@ -104,7 +111,8 @@ def parallelize(
     planned = agreed_plan(recording, group, resources, objective, pins, memory_limit, allowed)
     ct.broadcast_parameters(model.state_dict(), group=group)
     ct.broadcast_optimizer_state(optimizer, group=group)
-    return Trainer(model, optimizer, loss, recording, planned, group)
+    scaling = Scaling(max_norm, loss_scale)
+    return Trainer(model, optimizer, loss, recording, planned, group, scaling)
 
 
 def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
@@ -148,6 +156,7 @@ class Trainer:
         recording: Recording,
         planned: Planned,
         group: Group,
+        scaling: Scaling,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -155,6 +164,8 @@ class Trainer:
         """What the planner has decided, predicted and proven."""
         self.steps = 0
         """Steps that were made."""
+        self.scaling = scaling
+        """The norm of the last step's gradients, if they are clipped, and the scale of losses."""
         self._group = group
         self._recording = recording
         shape = planned.decisions.shape
@@ -282,13 +293,16 @@ class Trainer:
         for each in self._shares:
             each.reduce()
         self._sharding.reduce()
-        total = torch.tensor([self._loss], dtype=torch.float64)
+        squares = self.scaling.squares(self._shares, self._sharding)
+        total = torch.tensor([self._loss, squares], dtype=torch.float64)
         ct.allreduce_(total, ct.Sum, group=self._group)
-        self.optimizer.step()
+        loss, squares = total.tolist()
+        if self.scaling.scale(self._shares, self._sharding, squares):
+            self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._sharding.spread()
         self.steps += 1
-        return float(total.item())
+        return float(loss)
 
     def gather(self) -> nn.Module:
         """Brings the trained parameters and buffers of all stages to every rank; returns the model.
@@ -356,7 +370,7 @@ class Trainer:
             return result
         loss = result * (len(own) / self._count)
         self._loss += float(loss.detach())
-        return loss
+        return loss * self.scaling.loss_scale
 
     def _backward(self, firing: Firing) -> None:
         micro = firing.micro % self._micro_batches
