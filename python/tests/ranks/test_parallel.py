@@ -74,6 +74,32 @@ def test_the_planner_chooses_and_says_why() -> None:
     trainer.close()
 
 
+def test_a_report_puts_the_plan_beside_what_was_measured() -> None:
+    for pins in plans()[:: 1 + corro.size()]:
+        model = gpt(tied=False)
+        trainer = corro.parallelize(
+            model, adam(model), next_token, batches()[0], machines(), pins=pins
+        )
+        trainer.step(batches()[0])
+        assert "no step was measured" in str(trainer.report())
+        for batch in batches(3):
+            trainer.step(batch)
+        report = trainer.report()
+        assert report.steps == 3
+        assert len(set(corro.allgather_object(str(report)))) == 1
+        *parts, step = report.seconds
+        assert step.planned == trainer.plan.step == pytest.approx(sum(p.planned for p in parts))
+        assert sum(p.measured for p in parts) == pytest.approx(step.measured) != 0
+        assert report.drift == step.measured / step.planned - 1
+        assert all(each.measured > 0 for each in parts if each.name in ("compute", "update"))
+        for stage in report.memory:
+            for line in stage:
+                # ZeRO 3 is planned with two layers gathered, and has one.
+                most, least = (1.1, 0.3) if pins["zero"] == 3 else (1.1, 0.9)
+                assert least * line.planned < line.measured < most * line.planned, (pins, line)
+        trainer.close()
+
+
 def test_a_model_that_is_no_chain_is_trained_data_parallel() -> None:
     def squares(model: nn.Module, x: Tensor) -> Tensor:
         return model(x).square().mean()

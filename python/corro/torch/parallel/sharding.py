@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_flatten
 from corro._context import Group
 from corro.errors import FailedPreconditionError
 from corro.torch.parallel.borders import Layer, Place
+from corro.torch.parallel.clock import WEIGHTS, Clock
 from corro.torch.parallel.shards import Shard
 
 STATE, GRADIENTS, PARAMETERS = 1, 2, 3  # Levels of ZeRO: what is cut, and all before it.
@@ -40,6 +41,7 @@ class Sharding:
         layers: Sequence[Layer],
         parameters: Mapping[str, nn.Parameter],
         group: Group,
+        clock: Clock,
     ) -> None:
         """Cuts nothing if `level`, of ZeRO, is 0.
 
@@ -47,8 +49,10 @@ class Sharding:
             layers: the stage's.
             parameters: those of them that are cut, by name.
             group: the ranks of the stage.
+            clock: counts the time of collectives inside of forward and backward.
         """
         self._level = level
+        self._clock = clock
         self._uses: list[list[Shard]] = []
         self._numbers: dict[Place, int] = {}
         self._others: list[Shard] = []
@@ -82,6 +86,17 @@ class Sharding:
     def misses_some(self) -> bool:
         """Whether parameters are not whole."""
         return not all(shard.is_whole for shard in self.shards)
+
+    @property
+    def bytes_kept(self) -> int:
+        """Of parameters: whole ones, or parts and the most of what is gathered for one call."""
+        dropped = [sum(shard.bytes for shard in use if shard.drops) for use in self._uses]
+        parts = sum(each.nbytes for shard in self.shards if shard.drops for each in shard.parts)
+        return (
+            max(dropped, default=0)
+            + parts
+            + sum(shard.bytes for shard in self.shards if not shard.drops)
+        )
 
     # --- Forward --------------------------------------------------------------------------------
 
@@ -151,9 +166,10 @@ class Sharding:
         assert self._backward is not None
         number = self._backward
         if number < len(self._uses):
-            for shard in self._uses[number]:
-                if not any(shard in use for use in self._uses[:number]):
-                    shard.reduce()
+            with self._clock.of(WEIGHTS):
+                for shard in self._uses[number]:
+                    if not any(shard in use for use in self._uses[:number]):
+                        shard.reduce()
             self._drop(number, behind=True)
         self._backward = number - 1
         if 0 <= self._backward < len(self._uses) - 1:
@@ -186,8 +202,9 @@ class Sharding:
 
     def _gather(self, number: int) -> None:
         if self._level == PARAMETERS:
-            for shard in self._uses[number]:
-                shard.gather()
+            with self._clock.of(WEIGHTS):
+                for shard in self._uses[number]:
+                    shard.gather()
 
     def _drop(self, number: int, *, behind: bool = False) -> None:
         """Drops parameters behind backward; or behind forward, unless backward is there at once."""

@@ -44,6 +44,11 @@ class Shard:
         self.parts = tuple(self._own_parts())
         self.is_whole = True
 
+    @property
+    def bytes(self) -> int:
+        """Of the whole parameters."""
+        return sum(each.nbytes for each in self._wholes)
+
     # --- Gradients ----------------------------------------------------------------------------
 
     def reduce(self) -> None:

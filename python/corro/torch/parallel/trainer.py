@@ -31,6 +31,7 @@ from corro.planned import Planned
 from corro.planned import Stage as PlannedStage
 from corro.torch.parallel import samples, slots
 from corro.torch.parallel.borders import Layer
+from corro.torch.parallel.clock import COMPUTE, SYNC, UPDATE
 from corro.torch.parallel.planning import (
     STRATEGIES,
     Recording,
@@ -41,6 +42,7 @@ from corro.torch.parallel.planning import (
     runnable,
 )
 from corro.torch.parallel.randomness import Randomness
+from corro.torch.parallel.report import Measured, Report
 from corro.torch.parallel.resources import resources_of
 from corro.torch.parallel.scaling import Scaling, refusal_of
 from corro.torch.parallel.sharded_optimizer import goes_by_elements, step_parameters, step_parts
@@ -166,6 +168,8 @@ class Trainer:
         """Steps that were made."""
         self.scaling = scaling
         """The norm of the last step's gradients, if they are clipped, and the scale of losses."""
+        self._measured = Measured()
+        self._gradient_bytes = 0  # The most that there were.
         self._group = group
         self._recording = recording
         shape = planned.decisions.shape
@@ -222,7 +226,7 @@ class Trainer:
         rest = {name: used for name, used in users.items() if own in used and name not in cut}
         self._shares = shares_of(rest, parameters, groups)
         layers = self._layers_of(self.plan.decisions.stages[own])
-        self._sharding = Sharding(level, layers, cut, groups[own,])
+        self._sharding = Sharding(level, layers, cut, groups[own,], self._measured.clock)
         step_parts(self.optimizer, self._sharding.shards)
 
     def __enter__(self) -> Self:
@@ -285,24 +289,59 @@ class Trainer:
             self._steps_now, self._batch = False, None
 
     def _step(self, batch: Any) -> float:
+        self._measured.begin()
         self._batch, self._loss = batch, 0.0
         self._held.clear()
         until = (self.steps + 1) * self._micro_batches
         name = str(self._rank)
-        self._loaded.run(until, {f"F{name}": self._forward, f"B{name}": self._backward})
-        for each in self._shares:
-            each.reduce()
-        self._sharding.reduce()
-        squares = self.scaling.squares(self._shares, self._sharding)
-        total = torch.tensor([self._loss, squares], dtype=torch.float64)
-        ct.allreduce_(total, ct.Sum, group=self._group)
-        loss, squares = total.tolist()
-        if self.scaling.scale(self._shares, self._sharding, squares):
-            self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self._sharding.spread()
+        clock = self._measured.clock
+        functions = {f"F{name}": self._forward, f"B{name}": self._backward}
+        self._loaded.run(
+            until, {name: clock.timing(COMPUTE, each) for name, each in functions.items()}
+        )
+        self._gradient_bytes = max(self._gradient_bytes, self._bytes_of_gradients())
+        with clock.of(SYNC):
+            for each in self._shares:
+                each.reduce()
+            self._sharding.reduce()
+            squares = self.scaling.squares(self._shares, self._sharding)
+            total = torch.tensor([self._loss, squares], dtype=torch.float64)
+            ct.allreduce_(total, ct.Sum, group=self._group)
+            loss, squares = total.tolist()
+        with clock.of(UPDATE):
+            if self.scaling.scale(self._shares, self._sharding, squares):
+                self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+        with clock.of(SYNC):
+            self._sharding.spread()
         self.steps += 1
+        self._measured.end()
         return float(loss)
+
+    def report(self) -> Report:
+        """Returns what the plan has predicted beside what was measured. All ranks call it; blocks.
+
+        Times are those of the host: on a GPU, work is counted where the host waits for it.
+        """
+        return self._measured.report(self.plan, self._stage_number, self._kept(), self._group)
+
+    def _kept(self) -> dict[str, float]:
+        """Returns the bytes that this rank keeps from step to step, and of gradients in one."""
+        parameters = [each for share in self._shares for each in share.parameters]
+        stepped = parameters + [part for shard in self._sharding.shards for part in shard.parts]
+        states = [self.optimizer.state.get(each, {}).values() for each in stepped]
+        return {
+            "weights": sum(each.nbytes for each in parameters) + self._sharding.bytes_kept,
+            "gradients": self._gradient_bytes,
+            "optimizer": sum(
+                each.nbytes for state in states for each in state if isinstance(each, Tensor)
+            ),
+        }
+
+    def _bytes_of_gradients(self) -> int:
+        whole = [each for share in self._shares for each in share.parameters]
+        cut = [each for one in self._sharding.shards for each in (*one.parameters, *one.parts)]
+        return sum(each.grad.nbytes for each in whole + cut if each.grad is not None)
 
     def gather(self) -> nn.Module:
         """Brings the trained parameters and buffers of all stages to every rank; returns the model.
