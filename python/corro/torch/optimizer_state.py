@@ -92,21 +92,38 @@ def receive_state(
     pickler: type[pickle.Pickler] = pickle.Pickler,
 ) -> Callable[[], None]:
     """Blocks until the root's state is here; what it returns loads that, on this rank alone."""
-    root = is_root(group, root_rank)
     if group.size() == 1:
         return _nothing
+    received = broadcast_packed(
+        _CALLER, lambda: _packed(optimizer, pickler), root_rank, group, name
+    )
+    return _nothing if received is None else lambda: load_state(optimizer, received)
+
+
+def broadcast_packed(
+    caller: str,
+    make: Callable[[], Packed],
+    root_rank: int,
+    group: Group,
+    name: str | None = None,
+) -> Unpacked | None:
+    """Returns what the root has packed, on all other ranks; None on the root. Blocks.
+
+    Its tensors are in the host's memory. InvalidArgumentError on every rank if `make` fails.
+    """
     filled: list[Tensor] = []
 
     def pack() -> bytes:
-        packed = _packed(optimizer, pickler)
+        packed = make()
         filled.append(torch.empty(packed.bytes, dtype=torch.uint8, device="cpu"))
         packed.fill(filled[0])
         return pickle.dumps((packed.bytes, packed.pickle))
 
-    size, data = pickle.loads(broadcast_bytes(_CALLER, pack, root_rank, group, name))
+    root = is_root(group, root_rank)
+    size, data = pickle.loads(broadcast_bytes(caller, pack, root_rank, group, name))
     memory = filled[0] if root else torch.empty(size, dtype=torch.uint8, device="cpu")
     verbs.broadcast_(memory, root_rank, name and f"{name}.tensors", group=group)
-    return _nothing if root else lambda: load_state(optimizer, Unpacked(data, memory))
+    return None if root else Unpacked(data, memory)
 
 
 def _nothing() -> None:
