@@ -165,7 +165,8 @@ class Trainer:
         self.plan = planned
         """What the planner has decided, predicted and proven."""
         self.steps = 0
-        """Steps that were made."""
+        """Steps that were made, also before a checkpoint that was loaded."""
+        self._first_step = 0  # That this plan makes.
         self.scaling = scaling
         """The norm of the last step's gradients, if they are clipped, and the scale of losses."""
         self._measured = Measured()
@@ -292,7 +293,7 @@ class Trainer:
         self._measured.begin()
         self._batch, self._loss = batch, 0.0
         self._held.clear()
-        until = (self.steps + 1) * self._micro_batches
+        until = (self.steps - self._first_step + 1) * self._micro_batches
         name = str(self._rank)
         clock = self._measured.clock
         functions = {f"F{name}": self._forward, f"B{name}": self._backward}
@@ -355,12 +356,11 @@ class Trainer:
         self._sharding.gather()
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
-                stage = self._users.get(name, (0,))[0]
                 if self._is_released(name):
                     parameter.data = torch.empty(
                         parameter.shape, dtype=parameter.dtype, device=self._device
                     )
-                ct.broadcast_(parameter.data, self._rank_of(stage), group=self._group)
+                ct.broadcast_(parameter.data, self._owner_of(name), group=self._group)
             for name, buffer in self.model.named_buffers():
                 ct.broadcast_(buffer, self._rank_of(self._stage_of_buffer(name)), group=self._group)
         return self.model
@@ -462,6 +462,15 @@ class Trainer:
             if self._is_released(name):
                 parameter.data = stand_in(parameter.shape, parameter.dtype, self._device)
         self._sharding.drop()
+
+    def _go_on_from(self, step: int, seed: int) -> None:
+        """The next step is number `step`, from 0, of a training whose draws have this seed."""
+        self._first_step += step - self.steps
+        self.steps, self._randomness = step, Randomness(seed)
+
+    def _owner_of(self, parameter: str) -> int:
+        """Returns the rank of the world from which others get a parameter and its state."""
+        return self._rank_of(self._users.get(parameter, (0,))[0])
 
     def _layers_of(self, stage: PlannedStage) -> tuple[Layer, ...]:
         return self._recording.layers[stage.first_layer : stage.end_layer]
