@@ -36,7 +36,7 @@ def job() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """Computes in one thread, so that numbers of several ranks and of one are equal."""
+    """Has torch compute on one thread: ranks share the cores."""
     import torch
 
     before = torch.get_num_threads()

@@ -1,7 +1,4 @@
-"""corro.parallelize(): each plan trains as one process does that computes the whole batch at once.
-
-A process alone draws what dropout drops as the trainer does, so that both drop the same.
-"""
+"""corro.parallelize(): each plan trains as a process does that computes the whole batch at once."""
 
 from __future__ import annotations
 
@@ -9,18 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from parallel_training import SAMPLES, SEED, adam, alone, batches, gpt, machines, next_token
 from recorded_models import UNet
 from torch import Tensor, nn
-from trained_alone import (
-    SAMPLES,
-    SEED,
-    adam,
-    alone,
-    batches,
-    gpt,
-    machines,
-    next_token,
-)
 
 import corro
 import corro.torch

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from parallel_training import SAMPLES, batches, gpt, machines, next_token
 from torch import Tensor, nn
-from trained_alone import SAMPLES, batches, gpt, machines, next_token
 
 import corro
 from corro.torch.parallel import Trainer

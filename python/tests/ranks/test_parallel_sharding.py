@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from parallel_training import SEED, adam, alone, batches, gpt, machines, next_token
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from trained_alone import SEED, adam, alone, batches, gpt, machines, next_token
 
 import corro
 from corro.torch.parallel import Trainer
@@ -32,7 +32,7 @@ def check_as_one_process(
     optimizer: Make = adam,
     levels: tuple[int, ...] = LEVELS,
 ) -> None:
-    expected, trained = alone(make(), loss, steps, optimizer)
+    expected, trained = alone(make(), loss, steps, make_optimizer=optimizer)
     for zero in levels:
         model = make()
         with sharded(model, optimizer(model), zero, loss, steps[0]) as trainer:

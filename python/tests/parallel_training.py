@@ -1,4 +1,7 @@
-"""What tests of corro.parallelize() train, and what one process makes of it."""
+"""What tests of corro.parallelize() and corro.fit() train, and how one process trains it.
+
+A process alone draws what dropout drops as the trainer does, so that both drop the same.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +57,15 @@ def alone(
     model: nn.Module,
     loss: Loss,
     steps: list[Any],
+    count: Callable[[Any], int] = len,
     make_optimizer: Callable[[nn.Module], torch.optim.Optimizer] = adam,
-) -> tuple[list[float], nn.Module]:
+) -> Any:
     """Returns the losses of one process, and its model."""
     optimizer, losses = make_optimizer(model), []
     layers = layers_of(trace_step(model, steps[0], loss))[1]
     whole, randomness = Stage(model, loss, layers, 0, len(layers)), Randomness(SEED)
     for step, batch in enumerate(steps):
-        with randomness.of(step, range(len(batch))) as places:
+        with randomness.of(step, range(count(batch))) as places:
             result = whole.forward(batch, None, places)
             result.backward()
         optimizer.step()
