@@ -97,6 +97,7 @@ __all__ = [
     "broadcast_object",
     "cross_rank",
     "cross_size",
+    "fit",
     "init",
     "is_homogeneous",
     "is_initialized",
@@ -157,8 +158,8 @@ def __getattr__(name: str) -> Any:
         from corro._run import run
 
         return run
-    if name == "parallelize":
-        return import_module("corro.torch.parallel").parallelize
+    if name in ("fit", "parallelize"):
+        return getattr(import_module("corro.torch.parallel"), name)
     if name == "__version__":
         from corro import _native
 

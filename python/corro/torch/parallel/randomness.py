@@ -41,7 +41,7 @@ class Randomness:
 
     def __init__(self, seed: int) -> None:
         """`seed`: the same on all ranks."""
-        self._seed = seed
+        self.seed = seed
         self._warned: set[tuple[int, str]] = set()
 
     @contextmanager
@@ -59,8 +59,8 @@ class Randomness:
                 " backward at a time"
             )
         try:
-            with _generators_kept():
-                places = Places(masks.mix(self._seed, step), samples)
+            with generators_kept():
+                places = Places(masks.mix(self.seed, step), samples)
 
                 def warn(name: str, shape: tuple[int, ...]) -> None:
                     self._warn(places.layer, name, shape, len(samples))
@@ -109,7 +109,7 @@ class Places:
 
 
 @contextmanager
-def _generators_kept() -> Iterator[None]:
+def generators_kept() -> Iterator[None]:
     """Gives torch's generators back their states."""
     generators = [torch.default_generator]
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
