@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from conftest import HERE, Launch
 
 INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
-ALL = sorted(file.name for file in (HERE / "ranks").glob("test_*.py"))
+LONG = "test_transformers.py"  # Importing those models alone takes seconds.
+ALL = sorted({file.name for file in (HERE / "ranks").glob("test_*.py")} - {LONG})
 BACK_END = [name for name in ALL if name.startswith("test_process_group")]
 
 
@@ -40,6 +42,13 @@ def test_all_with_two_ranks(launch: Launch) -> None:
 @pytest.mark.timeout(450)
 def test_all_with_one_rank(launch: Launch) -> None:
     run_all(launch, 1)
+
+
+@pytest.mark.apart
+@pytest.mark.timeout(330)
+@pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
+def test_models_of_transformers_with_two_ranks(launch: Launch) -> None:
+    launch(*inside(LONG), ranks=2, seconds=280, CORRO_TEST_IN_RANKS="1").check()
 
 
 @pytest.mark.apart
