@@ -141,6 +141,18 @@ def test_the_gpt_beats_bigrams(launch: Launch) -> None:
     assert job["bits_per_byte"] < job["bigram"]
 
 
+@needs_bible
+def test_the_gpt_by_a_plan_goes_on_from_its_checkpoint(launch: Launch, tmp_path: Path) -> None:
+    script, saving = str(EXAMPLES / "gpt_auto.py"), ("--checkpoint", str(tmp_path / "saved"))
+    job = launch(script, "--steps", "15", *saving, ranks=4, seconds=400)
+    assert 1 < figures(job)["bits_per_byte"] < 5  # After the first steps; at first it is 6.
+    assert "step time" in job.output
+    assert "4 devices" in job.output
+    again = launch(script, "--steps", "15", *saving, ranks=2, seconds=400)  # Is at its end.
+    assert figures(again) == {**figures(job), "ranks": 2}
+    assert "epoch 1/1" not in again.output
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_a_pipeline_has_the_losses_of_one_process(launch: Launch, ranks: int) -> None:
     finished = launch(str(EXAMPLES / "gpt_pipeline.py"), ranks=ranks, seconds=400).check()
