@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import corro
+from corro.checkpoint import Checkpointer
 from corro.elastic._permutation import Permutation
-from corro.torch.parallel import History
+from corro.torch.parallel import History, Trainer, TrainerState
 
 pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
@@ -44,8 +45,10 @@ def plans() -> list[dict[str, object]]:
 def train(samples: Any = TOKENS, epochs: int = EPOCHS, **options: Any) -> History:
     options = {"batch_size": BATCH, "resources": machines(), "progress": False, **options}
     model = options.pop("model", None) or gpt(0.2)
-    loss = options.pop("loss", next_token)
-    return corro.fit(model, adam(model), loss, samples, epochs=epochs, **options)
+    optimizer, loss = adam(model), options.pop("loss", next_token)
+    if options.pop("decays", False):
+        options["scheduler"] = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)
+    return corro.fit(model, optimizer, loss, samples, epochs=epochs, **options)
 
 
 def same(found: History, expected: History) -> None:
@@ -98,16 +101,48 @@ def test_any_plan_goes_on_in_the_middle_of_an_epoch(folder: Path) -> None:
         train(stopped, checkpoint_every=1, pins=other, **common)
     names = sorted(each.name for each in folder.iterdir() if "." not in each.name)
     assert names[-1] in ("step-4", "step-5")  # Of which the last may have been left out.
-    torch.manual_seed(corro.rank())  # Nothing depends on what was drawn meanwhile.
-    same(train(Augmented(), pins=one, **common), whole)
+    model = gpt(0.2)
+    torch.manual_seed(99 + corro.rank())  # Dropout goes on as it was drawn before.
+    same(train(Augmented(), pins=one, model=model, **common), whole)
     same(train(Augmented(), pins=other, **common), whole)  # There is nothing left to be done.
 
 
-def test_it_goes_on_for_more_epochs(folder: Path) -> None:
-    whole = train()
+def test_it_goes_on_for_more_epochs_with_the_schedule(folder: Path) -> None:
+    whole = train(decays=True)
     for epochs, pins in zip((1, 2, 3), (*plans(), *plans()), strict=False):
-        history = train(epochs=epochs, pins=pins, checkpoint=folder)
+        history = train(epochs=epochs, pins=pins, checkpoint=folder, decays=True)
     same(history, whole)
+    assert history.losses[-1] > train().losses[-1] + 1e-3  # It does decay.
+    refused("does not fit: it has attributes that are not here: scheduler", checkpoint=folder)
+
+
+def test_a_loop_of_ones_own_is_saved_and_loaded(folder: Path) -> None:
+    def started(pins: dict[str, object]) -> tuple[Trainer, TrainerState, Checkpointer]:
+        model = gpt(0.2)
+        trainer = corro.parallelize(
+            model, adam(model), next_token, TOKENS[:BATCH], machines(), pins=pins
+        )
+        state = TrainerState(trainer, note="")
+        checkpointer = Checkpointer(folder, every=2)
+        checkpointer.load(state)
+        return trainer, state, checkpointer
+
+    one, other = plans()
+    trainer, state, checkpointer = started(one)
+    state.note = "hello"
+    for _ in range(2):
+        trainer.step(TOKENS[:BATCH])
+        checkpointer.save(state)
+    checkpointer.close()
+    expected = trainer.step(TOKENS[:BATCH])  # Saving has not changed what comes.
+    trainer.close()
+    trainer, state, checkpointer = started(other)
+    assert (trainer.steps, state.note) == (2, "hello")
+    held, every = len(trainer.optimizer.state), len(list(trainer.model.parameters()))
+    assert (held < every) == (corro.size() > 1)  # Of its own stage's alone.
+    assert trainer.step(TOKENS[:BATCH]) == pytest.approx(expected, abs=1e-5)
+    trainer.close()
+    checkpointer.close()
 
 
 def test_loaders_and_iterators_give_batches(folder: Path) -> None:
@@ -153,6 +188,7 @@ def test_bad_input_is_one_line_on_every_rank(folder: Path) -> None:
     refused("fit: checkpoint_every: needs a folder", checkpoint_every=3)
     refused("fit: checkpoint_every: 0 is no positive", checkpoint_every=0, checkpoint=folder)
     refused("loss: must be a function", loss=3)
+    refused("fit: scheduler: a int has no step", scheduler=3)
     folder.parent.joinpath("file").touch()
     refused("fit: checkpoint: .*file", checkpoint=folder.parent / "file")
     if corro.size() > 1:
@@ -174,6 +210,20 @@ def test_a_data_set_that_fails_on_one_rank_stops_all() -> None:
     text = "no such file" if is_here else f"rank {last}: fit: samples: KeyError: 'no such file'"
     with pytest.raises(KeyError if is_here else corro.InvalidArgumentError, match=text):
         train(Augmented(BATCH + 10 if is_here else -1))
+
+
+def test_a_loss_that_fails_in_the_validation_stops_all() -> None:
+    last = corro.size() - 1
+    is_here = corro.rank() == last
+
+    def fails(model: nn.Module, tokens: Tensor) -> Tensor:
+        if not model.training and is_here:
+            raise KeyError("my mistake")
+        return next_token(model, tokens)
+
+    text = "my mistake" if is_here else f"rank {last}: fit: validation: KeyError: 'my mistake'"
+    with pytest.raises(KeyError if is_here else corro.InvalidArgumentError, match=text):
+        train(loss=fails, validation=TOKENS)
 
 
 def test_a_checkpoint_of_something_else_is_refused(folder: Path) -> None:

@@ -215,23 +215,31 @@ def agreed(batches: Iterator[Batch], what: str, group: Group) -> Iterator[Batch]
         if failure is None and batch is None:
             found, digest = _END, 0
         rows = exchange(group, [found, digest])
-        _check(rows, number, what, failure, group)
+        if any(row[0] == _FAILED for row in rows):
+            raise_failure(failure, what, group)
+        _check_alike(rows, number, what, group)
         if batch is None:
             return
         yield batch
         number, first = number + 1, False
 
 
-def _check(
-    rows: list[list[int]], number: int, what: str, failure: Exception | None, group: Group
-) -> None:
+def raise_failure(failure: Exception | None, what: str, group: Group) -> None:
+    """Raises a rank's own exception there, and one that tells of the first of them elsewhere.
+
+    Collective; returns where no rank has failed.
+    """
+    text = failure and f"{type(failure).__name__}: {failure}"
+    told = zip(group.ranks, allgather_object(text, group=group), strict=True)
+    first = next((f"rank {rank}: {what}: {text}" for rank, text in told if text), None)
+    if failure is not None:
+        raise failure
+    if first is not None:
+        raise InvalidArgumentError(first)
+
+
+def _check_alike(rows: list[list[int]], number: int, what: str, group: Group) -> None:
     found = [row[0] for row in rows]
-    if _FAILED in found:
-        texts = allgather_object(failure and f"{type(failure).__name__}: {failure}", group=group)
-        if failure is not None:
-            raise failure
-        at = found.index(_FAILED)
-        raise InvalidArgumentError(f"rank {group.ranks[at]}: {what}: {texts[at]}")
     other = next((at for at, row in enumerate(rows) if row != rows[0]), None)
     if other is None:
         return

@@ -11,8 +11,9 @@ each epoch
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, tee
 from os import PathLike
@@ -26,7 +27,7 @@ import corro.torch as ct
 from corro import _context
 from corro._context import Group
 from corro.errors import CorroError, InvalidArgumentError
-from corro.torch.parallel.batches import Batches, Collate, Given, agreed, batches_of
+from corro.torch.parallel.batches import Batches, Collate, Given, agreed, batches_of, raise_failure
 from corro.torch.parallel.planning import STRATEGIES, raise_first
 from corro.torch.parallel.progress import Progress, bar_interval
 from corro.torch.parallel.stage import Loss
@@ -64,6 +65,7 @@ def fit(
     shuffle: bool = True,
     collate: Collate | None = None,
     validation: Any = None,
+    scheduler: Any = None,
     progress: bool = True,
     resources: object = None,
     objective: str = "time",
@@ -93,6 +95,7 @@ def fit(
         collate: makes a batch of a list of samples; default: as torch's DataLoader.
         validation: samples or batches, as `samples`, whose loss is computed after each epoch
             without gradients, by the model in its eval mode.
+        scheduler: a torch learning-rate scheduler of the optimizer, stepped after each step.
         progress: draws a bar on rank 0's stderr, if that is a terminal or `corro run`; else prints
             a line after each epoch.
         resources, objective, strategies, pins, memory_limit: as parallelize() takes them.
@@ -103,7 +106,7 @@ def fit(
         CorroError: as parallelize() and trainer.step().
     """
     group = _context.world()
-    options = _Options(epochs, checkpoint, checkpoint_every, resume, seed)
+    options = _Options(epochs, checkpoint, checkpoint_every, resume, seed, scheduler, progress)
     raise_first(options.refusal(), group)
     batches = _agreed_batches("samples", samples, batch_size, collate, seed, shuffle, group)
     raise_first(_refusal_of_once("samples", batches, epochs), group)
@@ -126,7 +129,7 @@ def fit(
         memory_limit=memory_limit,
     )
     with trainer, _checkpointer(options, group) as checkpointer:
-        return _Fitting(trainer, loss, batches, checked, options, checkpointer, progress).run()
+        return _Fitting(trainer, loss, batches, checked, options, checkpointer).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,8 @@ class _Options:
     checkpoint_every: int | None
     resume: bool
     seed: int
+    scheduler: Any
+    progress: bool
 
     def refusal(self) -> str | None:
         if type(self.epochs) is not int or self.epochs < 0:
@@ -149,6 +154,8 @@ class _Options:
             return f"fit: checkpoint_every: {every!r} is no positive number of steps"
         if every is not None and self.checkpoint is None:
             return "fit: checkpoint_every: needs a folder as checkpoint"
+        if self.scheduler is not None and not hasattr(self.scheduler, "step"):
+            return f"fit: scheduler: a {type(self.scheduler).__name__} has no step()"
         return None
 
 
@@ -227,14 +234,14 @@ class _Fitting:
         checked: Batches | None,
         options: _Options,
         checkpointer: Checkpointer | None,
-        progress: bool,
     ) -> None:
         self._trainer, self._loss = trainer, loss
         self._batches, self._checked = batches, checked
         self._options, self._checkpointer = options, checkpointer
         self._group = _context.world()
-        self._shows = self._group.rank() == 0 and progress
+        self._shows = self._group.rank() == 0 and options.progress
         self._interval = bar_interval(sys.stderr)
+        scheduler = {} if options.scheduler is None else {"scheduler": options.scheduler}
         # What a checkpoint has beside the training's own: where in which epoch it is, of what, and
         # what came out until then.
         self._state = TrainerState(
@@ -246,6 +253,7 @@ class _Fitting:
             losses=[],
             validation=[],
             order=batches.order,
+            **scheduler,
         )
         self._saved = -1
 
@@ -265,6 +273,8 @@ class _Fitting:
         batches = self._batches.epoch(state.epoch, state.place)
         for batch in agreed(batches, "fit: samples", self._group):
             loss = trainer.step(batch.content)
+            if self._options.scheduler is not None:
+                self._options.scheduler.step()
             step, state.place = batch.place - state.place, batch.place
             state.loss += loss * batch.size
             state.samples += batch.size
@@ -288,18 +298,23 @@ class _Fitting:
             return None
         model = self._trainer.gather()
         was_training = [each for each in model.modules() if each.training]
-        total = torch.zeros(2, dtype=torch.float64)
+        total, failure = torch.zeros(2, dtype=torch.float64), None
+        batches = agreed(self._checked.epoch(0), "fit: validation", self._group)
         model.eval()
         try:
-            with torch.no_grad():
-                batches = agreed(self._checked.epoch(0), "fit: validation", self._group)
-                while round := list(islice(batches, self._group.size())):
-                    for batch in round[self._group.rank() :][:1]:
+            while round := list(islice(batches, self._group.size())):
+                for batch in round[self._group.rank() :][:1]:
+                    with torch.no_grad():
                         loss = float(self._loss(model, batch.content))
-                        total += torch.tensor([loss * batch.size, batch.size])
+                    total += torch.tensor([loss * batch.size, batch.size])
+        except Exception as error:  # The loss is the user's.
+            failure = error
+            with suppress(Exception):
+                deque(batches, 0)  # Other ranks still draw and compute them.
         finally:
             for each in was_training:
                 each.training = True
+        raise_failure(failure, "fit: validation", self._group)
         ct.allreduce_(total, ct.Sum, group=self._group)
         if not total[1]:
             raise InvalidArgumentError("fit: validation: has no samples")
