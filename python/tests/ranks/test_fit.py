@@ -116,11 +116,20 @@ def test_it_goes_on_for_more_epochs_with_the_schedule(folder: Path) -> None:
     refused("does not fit: it has attributes that are not here: scheduler", checkpoint=folder)
 
 
+class Counting(torch.optim.AdamW):
+    """Has a state that belongs to no parameter."""
+
+    def step(self, *_: Any, **__: Any) -> None:  # type: ignore[override]
+        super().step()
+        self.state.setdefault("all", {"count": 0})["count"] += 1
+
+
 def test_a_loop_of_ones_own_is_saved_and_loaded(folder: Path) -> None:
     def started(pins: dict[str, object]) -> tuple[Trainer, TrainerState, Checkpointer]:
         model = gpt(0.2)
+        optimizer = Counting(model.parameters(), 1e-3)
         trainer = corro.parallelize(
-            model, adam(model), next_token, TOKENS[:BATCH], machines(), pins=pins
+            model, optimizer, next_token, TOKENS[:BATCH], machines(), pins=pins
         )
         state = TrainerState(trainer, note="")
         checkpointer = Checkpointer(folder, every=2)
@@ -138,6 +147,7 @@ def test_a_loop_of_ones_own_is_saved_and_loaded(folder: Path) -> None:
     trainer.close()
     trainer, state, checkpointer = started(other)
     assert (trainer.steps, state.note) == (2, "hello")
+    assert trainer.optimizer.state.pop("all") == {"count": 2}
     held, every = len(trainer.optimizer.state), len(list(trainer.model.parameters()))
     assert (held < every) == (corro.size() > 1)  # Of its own stage's alone.
     assert trainer.step(TOKENS[:BATCH]) == pytest.approx(expected, abs=1e-5)

@@ -60,6 +60,8 @@ class TrainerState(TorchState):
         owners: dict[int, list[str]] = {}
         for name in names:
             owners.setdefault(trainer._owner_of(name), []).append(name)
+        # What belongs to no parameter is rank 0's.
+        owners.setdefault(group.ranks[0], []).extend(own.keys() - set(names))
         state: dict[str, Any] = {}
         for rank, owned in sorted(owners.items()):
             here = {name: own[name] for name in owned if name in own}
