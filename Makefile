@@ -23,7 +23,8 @@ MPIS := openmpi mpich
 for_rows = $(if $(or $(ONLY),$(if $(QUICK),,all)),$(shell grep -qE -- '$(ONLY)' <<<$(1) && echo $(2)))
 BENCH_ENVIRONMENTS = $(call for_rows,recover,build/bench/torchft/.ready) \
   $(call for_rows,tensorflow,.venv-tensorflow/.corro) \
-  $(call for_rows,jax,.venv-jax/.corro build/bench/mpi4jax/.ready)
+  $(call for_rows,jax,.venv-jax/.corro build/bench/mpi4jax/.ready) \
+  $(call for_rows,keras-tensorflow,.venv-tensorflow/.corro) $(call for_rows,keras-jax,.venv-jax/.corro)
 
 VENV := .venv/bin
 STAMPS := build/stamps

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -45,17 +46,8 @@ class Horovod:
 class Ring(Horovod):
     """Reduces in the replicas of TensorFlow's own strategy."""
 
-    def __init__(self, ports: list[str]) -> None:
-        self.rank = int(os.environ["RANK"])
-        place = {
-            "cluster": {"worker": [f"127.0.0.1:{port}" for port in ports]},
-            "task": {"type": "worker", "index": self.rank},
-        }
-        os.environ["TF_CONFIG"] = json.dumps(place)
-        options = tf.distribute.experimental.CommunicationOptions(
-            implementation=tf.distribute.experimental.CommunicationImplementation.RING
-        )
-        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    def __init__(self, ports: Sequence[str]) -> None:
+        self.rank, self.strategy = ring_of(ports)
 
     def compiled(self, body: Body) -> Body:
         def replicated(tensor: Any, share: Any) -> Any:
@@ -68,9 +60,24 @@ class Ring(Horovod):
         return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(tensor))
 
 
+def ring_of(ports: Sequence[str]) -> tuple[int, Any]:
+    """Returns this rank and TensorFlow's own strategy, whose ranks are at these ports."""
+    rank = int(os.environ["RANK"])
+    place = {
+        "cluster": {"worker": [f"127.0.0.1:{port}" for port in ports]},
+        "task": {"type": "worker", "index": rank},
+    }
+    os.environ["TF_CONFIG"] = json.dumps(place)
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=tf.distribute.experimental.CommunicationImplementation.RING
+    )
+    return rank, tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+
+
 def main() -> None:
     way, samples, *ports = sys.argv[1:]
     measure(Horovod() if way == "hvd" else Ring(ports), int(samples))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -21,6 +21,7 @@ import engine_rows
 import horovod_env
 import host_rows
 import hvd_rows
+import keras_rows
 import launcher_rows
 import many_rows
 import plan_rows
@@ -46,6 +47,7 @@ FAMILIES: dict[str, Family] = {
     **agent_rows.FAMILIES,
     **hvd_rows.FAMILIES,
     **compiled_rows.FAMILIES,
+    **keras_rows.FAMILIES,
     **recover_rows.FAMILIES,
 }
 
