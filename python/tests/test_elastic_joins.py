@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import Launch
 from elastic_jobs import STEPS, Elastic, Ran
 
 pytestmark = [pytest.mark.faults, pytest.mark.beside]
@@ -95,6 +96,23 @@ def test_one_that_fails_before_it_joins_is_started_again(elastic: Elastic) -> No
     assert "rank 2 ended with status 3 before it had joined" in ran.job.output
     ran.joiners.remove(next(facts for facts in ran.joiners if len(facts) == 1))
     check_joined(ran, 6, 0, 1)
+
+
+TOO_LATE = """
+import os, pathlib, time
+there = pathlib.Path("joiner")
+if os.environ["RANK"] == "2":
+    there.touch()
+    time.sleep(1000)
+while not there.exists():
+    time.sleep(0.01)
+"""
+
+
+def test_one_that_comes_too_late_is_no_loss(launch: Launch) -> None:
+    options = ("--min-np", "1", "--max-np", "3")
+    job = launch("-c", TOO_LATE, options=options).check()
+    assert job.output == ""
 
 
 def test_one_that_communicates_before_it_trains_harms_nobody(elastic: Elastic) -> None:

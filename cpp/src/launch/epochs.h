@@ -68,6 +68,8 @@ class Epochs {
   [[nodiscard]] bool done() const {
     return state_.done > 0 && state_.members.empty() && !state_.stopped;
   }
+  /// A member has done its work, or all are to end: nobody joins any more.
+  [[nodiscard]] bool closing() const { return state_.done > 0 || state_.last; }
   /// Ranks of the epoch.
   [[nodiscard]] size_t size() const { return ranks_.size(); }
   /// The places of the epoch's members, by rank.

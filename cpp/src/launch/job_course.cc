@@ -409,7 +409,8 @@ bool JobCourse::goes_on_without(const RankEnd& end, Time now) {
   const auto place = static_cast<size_t>(end.rank);
   const bool well = ends_well(end);
   const std::string how = fmt::format("rank {} {}", end.rank, describe_end(end));
-  if (members_.joins(place)) note(how + " before it had joined");
+  // Once nobody joins any more it was fenced, and is no loss.
+  if (members_.joins(place) && !members_.closing()) note(how + " before it had joined");
   const Epochs::Orders orders =
       members_.end(place, well, end.lost.empty() ? how : end.lost, !end.lost.empty(), now);
   carry_out(orders, now);

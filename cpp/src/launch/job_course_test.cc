@@ -194,21 +194,52 @@ TEST_F(JobCourseTest, WhatBecomesOfHostsIsAnEvent) {
   EXPECT_EQ(std::get<Announce>(orders[1]).event.host, "node3");
 }
 
-TEST_F(JobCourseTest, AProcessThatJoinsAndDoesNotStartHarmsNobody) {
-  JobFacts facts = job();
-  facts.most = 3;
-  facts.hosts[1].spare = 1;
-  JobCourse one(facts, new_members(wire::digest_of("job"), 3),
-                {.elastic = coord::Options{.least = 1, .most = 3}}, Time{});
-  one.begin(Time{});
-  one.tick(Time{});
-  const auto started = take<StartRank>(one);
-  ASSERT_EQ(started.size(), 3U);
-  EXPECT_TRUE(started[2].joins);
-  one.hear(1, {started[2].about, agent::Refused{.why = "no such program"}}, Time{});
-  EXPECT_TRUE(one.refused().empty());
-  EXPECT_EQ(one.running(), 3) << "another one is started";
-  EXPECT_THAT(take<Note>(one).at(0).line, HasSubstr("rank 2 does not start: no such program"));
+// -- processes that join --------------------------------------------------------------------------
+
+/// A third process was started, and has not joined yet.
+class JoiningCourseTest : public JobCourseTest {
+ protected:
+  JoiningCourseTest()
+      : one_(facts(), new_members(wire::digest_of("job"), 3),
+             {.elastic = coord::Options{.least = 1, .most = 3}}, Time{}) {
+    one_.begin(Time{});
+    one_.tick(Time{});
+    const auto started = take<StartRank>(one_);
+    EXPECT_EQ(started.size(), 3U);
+    EXPECT_TRUE(started.back().joins);
+    joiner_ = started.back().about;
+  }
+  static JobFacts facts() {
+    JobFacts facts = job();
+    facts.most = 3;
+    facts.hosts[1].spare = 1;
+    return facts;
+  }
+  JobCourse one_;
+  agent::Subject joiner_;
+};
+
+TEST_F(JoiningCourseTest, OneThatDoesNotStartHarmsNobody) {
+  one_.hear(1, {joiner_, agent::Refused{.why = "no such program"}}, Time{});
+  EXPECT_TRUE(one_.refused().empty());
+  EXPECT_EQ(one_.running(), 3) << "another one is started";
+  EXPECT_THAT(take<Note>(one_).at(0).line, HasSubstr("rank 2 does not start: no such program"));
+}
+
+TEST_F(JoiningCourseTest, PeopleAreToldOfOneThatDies) {
+  one_.hear(1, {joiner_, ended(SIGKILL)}, Time{});
+  EXPECT_THAT(take<Note>(one_).at(0).line,
+              HasSubstr("rank 2 was killed by SIGKILL before it had joined"));
+}
+
+TEST_F(JoiningCourseTest, OneThatIsStoppedSinceTheWorkIsDoneIsNoLoss) {
+  one_.hear(0, {one_.subject(0), ended(0)}, Time{});
+  const auto told = take<TellHost>(one_);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].message.about.member, joiner_.member);
+  one_.hear(1, {joiner_, ended(SIGKILL)}, Time{});
+  one_.hear(1, {one_.subject(1), ended(0)}, Time{});
+  EXPECT_THAT(take<Note>(one_), testing::IsEmpty());
 }
 
 // -- after another coordinator --------------------------------------------------------------------
