@@ -101,6 +101,9 @@ def test_gradients_are_horovods(run: Any) -> None:
     says = jnp.full(2, rank + 1.0)
     same(gradient(lambda x: cj.reducescatter(x, cj.Sum), mine, says), parts * count)
     same(gradient(cj.reducescatter, mine, says), parts)
+    scales = {"prescale_factor": 0.5, "postscale_factor": 6.0}
+    same(gradient(lambda x: cj.reducescatter(x, cj.Sum, **scales), mine, says), parts * count * 3)
+    same(gradient(lambda x: cj.allreduce(x, cj.Sum, **scales), mine, mine), of_all * 3)
     same(gradient(lambda x: cj.alltoall(x)[0], mine, jnp.full(2 * count, rank + 1.0)), parts)
 
 

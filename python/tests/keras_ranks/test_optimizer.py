@@ -49,6 +49,16 @@ def test_options_of_the_reduction(options: dict[str, Any], factor: Any) -> None:
     assert array(variable) == pytest.approx(full(3, 1 - factor() * mean()))
 
 
+def test_gradients_travel_as_what_they_are_compressed_to() -> None:
+    if hvd.size() == 1:
+        pytest.skip("no gradient of one rank travels")
+    variable = ones(3)
+    optimizer = hvd.DistributedOptimizer(sgd(), compression=hvd.Compression.fp16)
+    step(optimizer, [variable], [full(3, 1 / 3, "float32")])
+    travelled = float(numpy.float16(1 / 3))
+    assert array(variable) == pytest.approx(full(3, 1 - travelled), abs=1e-6)
+
+
 def test_groups_are_lists_of_variables() -> None:
     variables = [ones(n) for n in (1, 2, 3)]
     groups = [[variables[2], variables[0]]]
