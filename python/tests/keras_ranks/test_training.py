@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy
 import pytest
-from kerases import array, compiled, is_keras_3, keras, some_data
+from kerases import array, back_end, compiled, is_keras_3, keras, some_data
 
 import horovod.keras as hvd
 from horovod._keras.training import variables_of
+from horovod.common.compression import NoneCompressor
 
 
 def sgd(rate: float = 0.01) -> Any:
@@ -90,6 +91,32 @@ def test_several_passes_a_step_while_training() -> None:
     assert rows[-1] == pytest.approx(rows[0], abs=0.0)
     of_optimizer = {id(one) for one in variables_of(model.optimizer)}
     assert of_optimizer.isdisjoint(id(one) for one in model.weights)
+
+
+@pytest.mark.skipif(back_end != "torch", reason="it is torch.compile that compiles there")
+def test_torch_compiles_a_step_but_not_the_reduction_in_it() -> None:
+    if hvd.size() == 1:
+        pytest.skip("torch takes its time, and two ranks see the same")
+    import torch
+
+    is_traced = set()
+
+    class Watching(NoneCompressor):
+        @staticmethod
+        def compress(tensor: Any) -> tuple[Any, Any]:
+            is_traced.add(torch.compiler.is_compiling())
+            return NoneCompressor.compress(tensor)
+
+    x, y = some_data()
+    weights = []
+    for jit_compile in (True, False):
+        optimizer = hvd.DistributedOptimizer(sgd(), compression=Watching)
+        model = compiled(optimizer, jit_compile=jit_compile)
+        fit(model, x, y)
+        assert_all_have_the_same(model)
+        weights.append(everyones(model.get_weights()))
+    assert weights[0] == pytest.approx(weights[1], rel=1e-4, abs=1e-5)
+    assert is_traced == {False}
 
 
 def test_mixed_precision() -> None:

@@ -19,7 +19,9 @@ from horovod.common.process_sets import ProcessSet, global_process_set, member_g
 from horovod.common.reduce_op import corros
 
 
-class _Reducer(GradientReducer):
+class ArrayReducer(GradientReducer):
+    """Reduces gradients by a function, each unit as a whole."""
+
     def __init__(
         self, options: Options, reduce: Callable[[Sequence[Any], Options], list[Any]]
     ) -> None:
@@ -42,7 +44,7 @@ class ArrayBackEnd(BackEnd):
         """Returns the gradients of all ranks, reduced as one unit."""
 
     def reducer(self, options: Options) -> GradientReducer:
-        return _Reducer(options, self.reduced)
+        return ArrayReducer(options, self.reduced)
 
     def tensor(self, value: Any) -> Any:
         return keras.ops.convert_to_tensor(value)
