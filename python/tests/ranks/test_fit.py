@@ -39,7 +39,12 @@ def folder() -> Iterator[Path]:
 
 
 def plans() -> list[dict[str, object]]:
-    return [{"pipeline": 1, "micro_batch": 2}, {"pipeline": corro.size(), "micro_batch": 2}]
+    alike = {"micro_batch": 2}
+    return [
+        {"pipeline": 1, "zero": 0, **alike},
+        {"pipeline": corro.size(), "zero": 0, **alike},
+        {"pipeline": 1, "zero": 3, **alike},
+    ]
 
 
 def train(samples: Any = TOKENS, epochs: int = EPOCHS, **options: Any) -> History:
@@ -92,8 +97,9 @@ class Augmented:
         return (TOKENS[number] + drawn) % 75
 
 
-def test_any_plan_goes_on_in_the_middle_of_an_epoch(folder: Path) -> None:
-    one, other = plans()
+@pytest.mark.parametrize(("first", "second"), [(1, 0), (2, 1), (1, 2)])
+def test_any_plan_goes_on_in_the_middle_of_an_epoch(folder: Path, first: int, second: int) -> None:
+    other, one = plans()[first], plans()[second]
     whole = train(Augmented(), validation=TOKENS[:5], pins=one)
     stopped = Augmented(BATCH + 22 + 20)  # The first batch is made once more, for its shape.
     common: dict[str, Any] = {"checkpoint": folder, "validation": TOKENS[:5]}
@@ -136,7 +142,7 @@ def test_a_loop_of_ones_own_is_saved_and_loaded(folder: Path) -> None:
         checkpointer.load(state)
         return trainer, state, checkpointer
 
-    one, other = plans()
+    one, other, _ = plans()  # No ZeRO, since this optimizer may do anything.
     trainer, state, checkpointer = started(one)
     state.note = "hello"
     for _ in range(2):
@@ -233,7 +239,7 @@ def test_a_loss_that_fails_in_the_validation_stops_all() -> None:
 
     text = "my mistake" if is_here else f"rank {last}: fit: validation: KeyError: 'my mistake'"
     with pytest.raises(KeyError if is_here else corro.InvalidArgumentError, match=text):
-        train(loss=fails, validation=TOKENS)
+        train(loss=fails, validation=TOKENS.repeat(2, 1))
 
 
 def test_a_checkpoint_of_something_else_is_refused(folder: Path) -> None:

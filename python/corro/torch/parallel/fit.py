@@ -72,6 +72,8 @@ def fit(
     strategies: Iterable[str] = STRATEGIES,
     pins: Mapping[str, object] | None = None,
     memory_limit: float | str | None = None,
+    max_norm: float | None = None,
+    loss_scale: float | str | None = None,
 ) -> History:
     """Trains a model by a plan of all ranks, as parallelize() makes it; returns the losses.
 
@@ -98,7 +100,8 @@ def fit(
         scheduler: a torch learning-rate scheduler of the optimizer, stepped after each step.
         progress: draws a bar on rank 0's stderr, if that is a terminal or `corro run`; else prints
             a line after each epoch.
-        resources, objective, strategies, pins, memory_limit: as parallelize() takes them.
+        resources, objective, strategies, pins, memory_limit, max_norm, loss_scale: as
+            parallelize() takes them.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which; also where samples differ
@@ -127,6 +130,8 @@ def fit(
         strategies=strategies,
         pins=pins,
         memory_limit=memory_limit,
+        max_norm=max_norm,
+        loss_scale=loss_scale,
     )
     with trainer, _checkpointer(options, group) as checkpointer:
         return _Fitting(trainer, loss, batches, checked, options, checkpointer).run()

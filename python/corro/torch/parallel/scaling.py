@@ -76,6 +76,11 @@ class Scaling:
         self._move(is_finite)
         return is_finite or not self._scales
 
+    def adopt(self, loss_scale: float) -> None:
+        """Goes on with the scale of a checkpoint, unless a number was asked for."""
+        if self._moves:
+            self.loss_scale, self._good = loss_scale, 0
+
     def _move(self, is_finite: bool) -> None:
         if not self._moves:
             return

@@ -29,32 +29,38 @@ def goes_by_elements(optimizer: torch.optim.Optimizer) -> bool:
     return type(optimizer) in {getattr(torch.optim, name) for name in _BY_ELEMENTS}
 
 
-def step_parts(optimizer: torch.optim.Optimizer, shards: Iterable[Shard]) -> None:
-    """From now on it steps the parts, with the state that the parameters have."""
+def step_parts(
+    optimizer: torch.optim.Optimizer, shards: Iterable[Shard], *, cut: bool = True
+) -> None:
+    """From now on it steps the parts, with their part of the state; if `cut`, else state stays."""
     for shard in shards:
         for number, (parameter, part) in enumerate(zip(shard.parameters, shard.parts, strict=True)):
-            _replace(optimizer, parameter, part, partial(shard.cut, number))
+            _replace(optimizer, parameter, part, partial(shard.cut, number) if cut else None)
 
 
-def step_parameters(optimizer: torch.optim.Optimizer, shards: Iterable[Shard]) -> None:
-    """From now on it steps the parameters again; collective. Blocks."""
+def step_parameters(
+    optimizer: torch.optim.Optimizer, shards: Iterable[Shard], *, join: bool = True
+) -> None:
+    """From now on it steps the parameters again, with all of their state; if `join`, which is
+    collective and blocks, else state stays."""
     for shard in shards:
         for number, (parameter, part) in enumerate(zip(shard.parameters, shard.parts, strict=True)):
-            _replace(optimizer, part, parameter, partial(shard.join, number))
+            _replace(optimizer, part, parameter, partial(shard.join, number) if join else None)
 
 
 def _replace(
     optimizer: torch.optim.Optimizer,
     old: nn.Parameter,
     new: nn.Parameter,
-    converted: Callable[[Tensor], Tensor],
+    converted: Callable[[Tensor], Tensor] | None,
 ) -> None:
     for group in optimizer.param_groups:
         group["params"][:] = [new if each is old else each for each in group["params"]]
     state: dict[str, Any] | None = optimizer.state.pop(old, None)
     if state is not None:
         optimizer.state[new] = {
-            key: converted(value) if _is_like(value, old) else value for key, value in state.items()
+            key: converted(value) if converted is not None and _is_like(value, old) else value
+            for key, value in state.items()
         }
 
 

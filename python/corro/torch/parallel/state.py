@@ -32,8 +32,8 @@ _EVERYWHERE: Layouts = Layouts({}, None, None)
 class TrainerState(TorchState):
     """What a trainer has, and attributes that all ranks have alike; for a Checkpointer.
 
-    It holds parameters, buffers, the optimizer's state and options, how many steps were made, and
-    the seed from which dropout is drawn. Load it before the first step, or after gather().
+    It holds parameters, buffers, the optimizer's state and options, how many steps were made, the
+    seed from which dropout is drawn, and the scale of losses. Load it before the first step, or after gather().
     """
 
     def __init__(self, trainer: Trainer, **attributes: Any) -> None:
@@ -42,15 +42,25 @@ class TrainerState(TorchState):
             trainer.model,
             trainer.optimizer,
             dropout_seed=trainer._randomness.seed,
+            loss_scale=trainer.scaling.loss_scale,
             **attributes,
         )
-        self._steps = trainer.steps
+
+    @property
+    def _steps(self) -> int:
+        return self._trainer.steps
+
+    @_steps.setter
+    def _steps(self, steps: int) -> None:
+        """The trainer counts, and hears of a checkpoint's in _adopt_tree()."""
 
     def _tree(self) -> dict[str, Any]:
         """All ranks call it; blocks."""
         self._trainer.gather()
-        tree = super()._tree()
-        tree["optimizer"]["state"] = self._state_of_all(tree["optimizer"]["state"])
+        self.loss_scale = self._trainer.scaling.loss_scale
+        with self._trainer._whole_optimizer(join=True, cut=True):
+            tree = super()._tree()
+            tree["optimizer"]["state"] = self._state_of_all(tree["optimizer"]["state"])
         return tree
 
     def _state_of_all(self, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,6 +83,10 @@ class TrainerState(TorchState):
         tree: dict[str, Any] = read_tree(OnDisk(opened), _EVERYWHERE)
         return tree
 
+    def _misfit(self, tree: dict[str, Any]) -> str:
+        with self._trainer._whole_optimizer():
+            return super()._misfit(tree)
+
     def _adopt_tree(self, tree: dict[str, Any], step: int) -> None:
         trainer, optimizer = self._trainer, dict(tree["optimizer"])
         optimizer["state"] = {
@@ -80,5 +94,7 @@ class TrainerState(TorchState):
             for name, state in optimizer["state"].items()
             if not trainer._is_released(name)
         }
-        super()._adopt_tree({**tree, "optimizer": optimizer}, step)
+        with trainer._whole_optimizer(cut=True):
+            super()._adopt_tree({**tree, "optimizer": optimizer}, step)
+        trainer.scaling.adopt(self.loss_scale)
         trainer._go_on_from(step, self.dropout_seed)

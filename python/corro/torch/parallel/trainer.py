@@ -13,7 +13,8 @@ Parameters of other stages take no memory from the first step on; gather() bring
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -310,8 +311,9 @@ class Trainer:
             ct.allreduce_(total, ct.Sum, group=self._group)
             loss, squares = total.tolist()
         with clock.of(UPDATE):
-            if self.scaling.scale(self._shares, self._sharding, squares):
-                self.optimizer.step()
+            if not self.scaling.scale(self._shares, self._sharding, squares):
+                self.optimizer.zero_grad(set_to_none=True)
+            self.optimizer.step()  # Without gradients it changes nothing, but counts.
             self.optimizer.zero_grad(set_to_none=True)
         with clock.of(SYNC):
             self._sharding.spread()
@@ -467,6 +469,20 @@ class Trainer:
         """The next step is number `step`, from 0, of a training whose draws have this seed."""
         self._first_step += step - self.steps
         self.steps, self._randomness = step, Randomness(seed)
+
+    @contextmanager
+    def _whole_optimizer(self, *, join: bool = False, cut: bool = False) -> Iterator[None]:
+        """Inside, the optimizer has parameters instead of their parts.
+
+        Args:
+            join: it has their whole state, too. All ranks call it then; blocks.
+            cut: it gets whole states inside, of which the parts keep their part.
+        """
+        step_parameters(self.optimizer, self._sharding.shards, join=join)
+        try:
+            yield
+        finally:
+            step_parts(self.optimizer, self._sharding.shards, cut=cut)
 
     def _owner_of(self, parameter: str) -> int:
         """Returns the rank of the world from which others get a parameter and its state."""
