@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import HERE, Launch, pass_in_ranks
+from conftest import HERE, Finished, Launch, pass_in_ranks
 
 ROOT = HERE.parents[1]
 TENSORFLOW = ROOT / ".venv-tensorflow/bin/python"
@@ -131,6 +131,61 @@ def test_training_goes_on_without_a_rank_that_is_killed(launch: Launch, name: st
     assert job.output.count("reset with 2") == 2
     for rank in range(2):
         assert f"end {rank} 2 3 True" in job.output, job.output
+
+
+# Rank 1 raises in its third batch, or has fewer batches; it takes long to end.
+FEWER = """
+import atexit, os, sys, time
+os.environ["CORRO_RANK"] == "1" and atexit.register(time.sleep, 60)
+import horovod.keras as hvd
+from horovod._keras.framework import keras
+import numpy as np
+
+hvd.init()
+model = keras.Sequential([keras.Input([8]), keras.layers.Dense(1)])
+model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), loss="mse")
+
+class Raising(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if sys.argv[1] == "raise" and hvd.rank() == 1 and batch == 2:
+            raise KeyError("my mistake")
+
+x = np.ones([32 if sys.argv[1] == "fewer" and hvd.rank() == 1 else 64, 8])
+model.fit(x, x[:, :1], batch_size=8, verbose=0, callbacks=[Raising()])
+"""
+
+
+def block_of(job: Finished) -> str:
+    """What the launcher says of a failed job, in one line."""
+    assert job.code == 1, job.output
+    found = re.search(r"^corro: rank .*", job.output, re.MULTILINE | re.DOTALL)
+    assert found, job.output
+    return " ".join(found[0].split())
+
+
+# The others say it in one line, which the tests of their front ends see.
+GRAPHS = ["keras3-tensorflow", "tf_keras"]
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("name", GRAPHS)
+def test_who_raised_in_a_callback_is_named(launch: Launch, name: str) -> None:
+    keras = the(name)
+    job = launch("-c", FEWER, "raise", python=keras.python, **keras.variables, **QUIET)
+    block = block_of(job)
+    assert block.startswith("corro: rank 1 failed "), job.output
+    assert "what KeyError: 'my mistake'" in block
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("name", GRAPHS)
+def test_a_rank_with_fewer_batches_is_named_with_what_to_do(launch: Launch, name: str) -> None:
+    keras = the(name)
+    job = launch("-c", FEWER, "fewer", python=keras.python, **keras.variables, **QUIET)
+    block = block_of(job)
+    assert re.search(r"what .*rank 1 has left the job", block), job.output
+    assert "rank 1 had left without an error" in block
+    assert "or join() when it has no more batches" in block
 
 
 def last_line(name: str, code: str, **variables: str) -> str:

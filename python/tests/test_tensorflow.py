@@ -65,6 +65,36 @@ def test_a_lost_rank_is_an_error_of_the_op(launch: Launch) -> None:
     assert re.search(r"rank 0.*: rank 1 .*was lost: its process has ended", job.output), job.output
 
 
+# Rank 1 raises, and takes long to end: at first the launcher has only what the other one says.
+RAISED = """
+import atexit, os, time
+os.environ["CORRO_RANK"] == "1" and atexit.register(time.sleep, 60)
+import tensorflow as tf
+import horovod.tensorflow as hvd
+
+hvd.init()
+
+@tf.function
+def step(x):
+    y = hvd.allreduce(x)
+    return y + hvd.allreduce(2 * x)
+
+step(tf.ones([4]))
+if hvd.rank() == 1:
+    raise KeyError("my mistake")
+while True:
+    step(tf.ones([4]))
+"""
+
+
+@needs_tensorflow
+def test_who_raised_is_named_and_not_who_waited_for_it_in_a_graph(launch: Launch) -> None:
+    job = launch("-c", RAISED, python=PYTHON, **QUIET)
+    assert job.code == 1
+    assert re.search(r"UnknownError: .*rank 1 has left the job", job.output, re.DOTALL), job.output
+    assert re.search(r"^corro: rank 1 failed .*\n  what +KeyError: 'my mistake'$", job.output, re.M)
+
+
 # As that, while the other rank has joined.
 LOST_IN_JOIN = """
 import os, signal

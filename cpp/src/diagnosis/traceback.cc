@@ -11,6 +11,9 @@ namespace {
 constexpr std::string_view kFatal = "Fatal Python error: ";
 constexpr std::string_view kTerminate = "terminate called after throwing";
 constexpr size_t kMaxDetailsLines = 6;
+/// What TensorFlow says first of an error in a graph. The reason comes behind the frames that have
+/// made the graph.
+constexpr std::string_view kGraphError = "Graph execution error:";
 
 /// Takes away one of what without_rank() does.
 std::string_view without_one_rank(std::string_view line) {
@@ -108,6 +111,33 @@ std::string_view without_wrapper(std::string_view error) {
   return error.starts_with(kWrapper) ? error.substr(kWrapper.size()) : error;
 }
 
+/// TensorFlow puts a function of its own in front of what failed in it: "{{function_node f_8}} ".
+std::string without_function(std::string error) {
+  constexpr std::string_view kEnd = "}} ";
+  const size_t first = error.find("{{function_node ");
+  const size_t end = first == std::string::npos ? first : error.find(kEnd, first);
+  if (end != std::string::npos) error.erase(first, end + kEnd.size() - first);
+  return error;
+}
+
+/// The line that says why a graph failed, which stands above the first node's name; 0 if there is
+/// none from `first` on.
+size_t find_reason(const std::vector<std::string_view>& lines, size_t first) {
+  size_t reason = 0;
+  for (size_t i = first; i < lines.size(); ++i) {
+    const std::string_view line = trimmed(without_margin(lines[i]));
+    if (line == kTraceback || begins_other_error(line)) return 0;
+    if (line.starts_with("[[{{node ")) return reason;
+    if (!line.empty()) reason = i;
+  }
+  return 0;
+}
+
+/// The wrapper that TensorFlow makes of one of corro's operations, from a text.
+bool is_made_wrapper(const Frame& frame) {
+  return frame.file == "<string>" && frame.function.starts_with("corro_");
+}
+
 /// Collects the frames and the exception that follow `first`, the line after "Traceback".
 class TracebackReader {
  public:
@@ -122,18 +152,29 @@ class TracebackReader {
       if (auto frame = parse_frame(line)) {
         read_code(i + 1, *frame);
         last = *frame;
-        if (is_user_code(last.file)) user = last;
+        if (is_user_code(last.file) && !is_made_wrapper(last)) user = last;
       } else if (!line.empty() && line[0] != ' ') {
-        crash.error = without_wrapper(trimmed(line));
-        const bool grouped = line.size() < lines_[i].size();
-        crash.details = join_details(read_message(lines_, i + 1, grouped));
         crash.where = user.file.empty() ? last : user;
+        read_error(i, crash);
         return;
       }
     }
   }
 
  private:
+  void read_error(size_t i, Crash& crash) const {
+    const std::string_view line = without_margin(lines_[i]);
+    const bool grouped = line.size() < lines_[i].size();
+    crash.error = without_function(std::string(without_wrapper(trimmed(line))));
+    if (crash.error.ends_with(kGraphError)) {
+      if (const size_t reason = find_reason(lines_, i + 1); reason > 0) {
+        crash.error += " " + std::string(trimmed(without_margin(lines_[reason])));
+        i = reason;
+      }
+    }
+    crash.details = join_details(read_message(lines_, i + 1, grouped));
+  }
+
   void read_code(size_t i, Frame& frame) const {
     if (i >= lines_.size()) return;
     const std::string_view line = without_margin(lines_[i]);

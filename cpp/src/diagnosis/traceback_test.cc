@@ -57,6 +57,69 @@ Crash crash_with(const std::string& message) {
                      message);
 }
 
+constexpr const char* kReason =
+    "allreduce \"Keras_1\" on rank 0 (phase negotiate): rank 1 has left the job";
+
+// As TensorFlow 2.21 says it below a Keras, with frames that stand apart.
+TEST(ParseCrash, TakesTheReasonOfAGraphFromBehindItsFrames) {
+  const Crash crash = crash_with(
+      "tensorflow.python.framework.errors_impl.UnknownError: Graph execution error:\n\n"
+      "Detected at node Keras_1 defined at (most recent call last):\n"
+      "  File \"/home/me/train.py\", line 10, in <module>\n\n"
+      "  File \"/v/lib/python3.11/site-packages/keras/src/trainer.py\", line 399, in fit\n\n"
+      "  File \"<string>\", line 106, in corro_allreduce\n\n" +
+      std::string(kReason) +
+      "\n\t [[{{node Keras_1}}]] [Op:__inference_multi_step_225]\nanother line\n");
+  EXPECT_EQ(crash.error,
+            "tensorflow.python.framework.errors_impl.UnknownError: Graph execution error: " +
+                std::string(kReason));
+  EXPECT_EQ(crash.details, "[[{{node Keras_1}}]] [Op:__inference_multi_step_225] another line");
+  EXPECT_EQ(crash.where.file, "a.py");
+}
+
+// As TensorFlow 2.12 says it, with the frames' source, and where several operations have failed.
+TEST(ParseCrash, TakesItFromBehindTheFirstNodesNameToo) {
+  const std::string head =
+      "UnknownError: Graph execution error:\n\n"
+      "Detected at node 'Keras_1' defined at (most recent call last):\n"
+      "    File \"/home/me/train.py\", line 10, in <module>\n      model.fit(x)\n"
+      "Node: 'Keras_1'\n";
+  const std::string node = "\n\t [[{{node Keras_1}}]] [Op:__inference_train_264]\n";
+  EXPECT_EQ(crash_with(head + kReason + node).error,
+            "UnknownError: Graph execution error: " + std::string(kReason));
+  const std::string several = head + "2 root error(s) found.\n  (0) UNKNOWN:  " + kReason +
+                              "\n\t [[{{node Keras_1}}]]\n\t [[x/_6]]\n  (1) UNKNOWN:  " + kReason +
+                              "\n\t [[{{node Keras_1}}]]\n0 successful operations.\n";
+  EXPECT_EQ(crash_with(several).error,
+            "UnknownError: Graph execution error: (0) UNKNOWN:  " + std::string(kReason));
+}
+
+TEST(ParseCrash, AGraphsErrorThatIsCutOffHasNoReason) {
+  const std::string head = "UnknownError: Graph execution error:";
+  EXPECT_EQ(crash_with(head).error, head);
+  EXPECT_EQ(crash_with(head + "\n\nDetected at node x\n").error, head);
+  EXPECT_EQ(crash_with(head + "\n\t [[{{node x}}]]\n").error, head);
+  EXPECT_EQ(crash_with(head + "\nTraceback (most recent call last):\nKeyError: 1\n"
+                              "a\n\t [[{{node x}}]]\n")
+                .error,
+            "KeyError: 1");
+}
+
+TEST(ParseCrash, LeavesOutWhatTensorFlowNamesItsFunctions) {
+  EXPECT_EQ(
+      crash_with("UnknownError: {{function_node __inference_<lambda>_8}} allreduce: lost\n").error,
+      "UnknownError: allreduce: lost");
+  EXPECT_EQ(crash_with("UnknownError: {{function_node without end\n").error,
+            "UnknownError: {{function_node without end");
+}
+
+TEST(ParseCrash, WhatTensorFlowMakesOfCorrosOperationsIsNotTheUsers) {
+  const Crash crash = parse_crash(
+      "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"
+      "  File \"<string>\", line 55, in corro_allreduce\nUnknownError: x\n");
+  EXPECT_EQ(crash.where.file, "a.py");
+}
+
 TEST(ParseCrash, TakesAwayWhatTorchsFuturesWrapAroundAnError) {
   const Crash crash = crash_with(
       "RuntimeError: Got the following error when running the callback: MismatchError: a and b\n");
