@@ -56,6 +56,30 @@ def test_a_lost_rank_is_an_error_of_the_program(launch: Launch) -> None:
     assert re.search(lost, job.output), job.output
 
 
+# Rank 1 raises, and takes long to end: at first the launcher has only what the other one says.
+RAISED = """
+import atexit, os, time
+os.environ["CORRO_RANK"] == "1" and atexit.register(time.sleep, 60)
+import jax, corro, corro.jax
+
+corro.init()
+step = jax.jit(corro.jax.allreduce)
+x = step(jax.numpy.ones(4))
+if corro.rank() == 1:
+    raise KeyError("my mistake")
+while True:
+    x = step(x)
+"""
+
+
+@needs_jax
+def test_who_raised_is_named_and_not_who_waited_for_it(launch: Launch) -> None:
+    job = launch("-c", RAISED, python=PYTHON)
+    assert job.code == 1
+    assert re.search(r"UNAVAILABLE: .*rank 1 has left the job", job.output), job.output
+    assert re.search(r"^corro: rank 1 failed .*\n  what +KeyError: 'my mistake'$", job.output, re.M)
+
+
 # Nobody waits for the steps, in which rank 0 is late. They are large: JAX runs small ones at once.
 UNREAD = """
 import time

@@ -40,11 +40,21 @@ int rank_before(const std::string& text, std::string_view phrase) {
   return error == std::errc() && read == last ? rank : -1;
 }
 
+/// "rank N was lost", or with the place where it ran: "rank N (host:port) was lost".
+bool says_lost(const std::string& error) {
+  constexpr std::string_view kLost = " was lost";
+  const size_t end = error.find(kLost);
+  if (end == std::string::npos) return false;
+  std::string who = error.substr(0, end);
+  if (who.ends_with(')')) who.resize(std::min(who.rfind(" ("), who.size()));
+  return rank_before(who.append(kLost), kLost) >= 0;
+}
+
 /// In corro's words, whatever error a framework raises with them, or in those of its horovod
 /// package.
 bool reports_loss(const std::string& error) {
   return error.find("RankLost") != std::string::npos ||
-         rank_before(error, " has left the job") >= 0 ||
+         rank_before(error, " has left the job") >= 0 || says_lost(error) ||
          error.find("HorovodInternalError: Horovod has been shut down. ") != std::string::npos;
 }
 
@@ -132,14 +142,20 @@ const RankEnd* choose_missing(std::span<const RankEnd> ends, const RankEnd& wait
   return missing;
 }
 
+/// Whether any rank reports the loss of this one.
+bool is_missed(std::span<const RankEnd> ends, int rank) {
+  return std::ranges::any_of(
+      ends, [rank](const RankEnd& end) { return is_witness(end) && named_by(end) == rank; });
+}
+
 /// Others only report a loss: `witness` first.
 const RankEnd* choose_lost(std::span<const RankEnd> ends, const RankEnd& witness,
                            Verdict& verdict) {
   const RankEnd* named = find_rank(ends, named_by(witness));
   if (named == nullptr || !named->ended) return &witness;
-  const bool left = named->stopped && saw_it_leave(witness) && !said_why(*named);
+  const bool left = named->stopped && saw_it_leave(witness);
   if (ended_well(*named) || left) verdict.absent = named->rank;
-  return !ended_well(*named) && said_why(*named) ? named : &witness;
+  return &witness;
 }
 
 const RankEnd* choose(std::span<const RankEnd> ends, Verdict& verdict) {
@@ -147,6 +163,10 @@ const RankEnd* choose(std::span<const RankEnd> ends, Verdict& verdict) {
     return failed_alone(end) && !is_witness(end) && !gave_up(end);
   });
   if (by_itself != nullptr) return by_itself;
+  const auto* on_its_way_out = earliest(ends, [ends](const RankEnd& end) {
+    return end.stopped && !ended_well(end) && said_why(end) && is_missed(ends, end.rank);
+  });
+  if (on_its_way_out != nullptr) return on_its_way_out;
   const auto* waiter =
       earliest(ends, [](const RankEnd& end) { return failed_alone(end) && gave_up(end); });
   if (waiter != nullptr) return choose_missing(ends, *waiter, verdict);

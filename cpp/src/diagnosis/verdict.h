@@ -65,10 +65,10 @@ struct Verdict {
 /// The rank that one which gave up had waited for; -1 if it names none.
 [[nodiscard]] int awaited_by(const RankEnd& end);
 
-/// Chooses the first rank in time that failed by itself. Where the others only gave up at a
-/// deadline it is the rank that they waited for, in turn. A rank that only reports another's loss
-/// is chosen only if no rank failed by itself: then the rank that it names, if that one had printed
-/// an error before it was stopped, else the first witness.
+/// Chooses the first rank in time that failed by itself; if none did, one that had printed an error
+/// of its own before it was stopped, if another rank reports its loss. Where the others only gave up
+/// at a deadline it is the rank that they waited for, in turn. A rank that only reports another's
+/// loss is chosen last: the first of them.
 [[nodiscard]] Verdict decide_culprit(std::span<const RankEnd> ends);
 
 }  // namespace corro::diagnosis

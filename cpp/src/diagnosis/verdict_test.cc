@@ -48,6 +48,10 @@ obs::ProcessSnapshot flight_with(obs::Phase phase, Code code, int waiting_for) {
 }
 
 constexpr const char* kLost = "corro.RankLostError: allreduce: rank 2 was lost (in reduce)";
+constexpr const char* kGaveUp =
+    "corro.TimeoutError: allreduce #2 on rank 0 (phase exchange): waited for rank 2 (by way of "
+    "rank "
+    "1) for 2 s; its last call on this group was #1 barrier()";
 
 TEST(DecideCulprit, NobodyFailedIfAllEndedWell) {
   const std::vector<RankEnd> ends = {end_of(0, 1, exited(0)), end_of(1, 2, exited(0))};
@@ -131,6 +135,33 @@ TEST(DecideCulprit, ALossThatAFrameworkRaisesAsAnErrorOfItsOwnIsALoss) {
   }
 }
 
+TEST(DecideCulprit, ALossIsOneToo) {
+  for (const std::string lost :
+       {"UNAVAILABLE: allreduce \"x\" on rank 0 (phase negotiate): rank 1 (10.0.0.7:41) was lost: "
+        "its process has ended",
+        "INTERNAL: allreduce #3 on rank 0: rank 2 gave the group up: rank 1 was lost"}) {
+    const RankEnd witness = end_of(0, 10, exited(1), "ValueError: " + lost);
+    EXPECT_TRUE(is_witness(witness)) << lost;
+    EXPECT_EQ(named_by(witness), 1) << lost;
+  }
+  EXPECT_FALSE(is_witness(end_of(0, 10, exited(1), "ValueError: the value of rank was lost")));
+  EXPECT_FALSE(is_witness(end_of(0, 10, exited(1), "ValueError: rank 1 has data that was lost")));
+}
+
+TEST(DecideCulprit, OneThatWasStoppedAndSaidWhyIsToBlameIfAnyOtherRankNamesIt) {
+  const std::string left = "ValueError: UNAVAILABLE: allreduce \"x\" on rank 0: ";
+  const std::vector<RankEnd> in_turn = {end_of(0, 10, exited(1), left + "rank 2 has left the job"),
+                                        stopped(1, 300, "KeyError: 'my mistake'"),
+                                        end_of(2, 11, exited(1), left + "rank 1 has left the job")};
+  EXPECT_EQ(decide_culprit(in_turn).culprit, 1);
+  EXPECT_THAT(decide_culprit(in_turn).victims, ElementsAre(0, 2));
+  const std::vector<RankEnd> waiting = {end_of(0, 10, exited(1), kGaveUp), in_turn[1], in_turn[2]};
+  EXPECT_EQ(decide_culprit(waiting).culprit, 1);
+  EXPECT_THAT(decide_culprit(waiting).waited, IsEmpty());
+  const std::vector<RankEnd> not_named = {in_turn[0], in_turn[1], end_of(2, 1, exited(0))};
+  EXPECT_EQ(decide_culprit(not_named).absent, 2);
+}
+
 TEST(DecideCulprit, RanksWithTheSameErrorFailedAlike) {
   const std::vector<RankEnd> ends = {
       end_of(0, 10, exited(1), "ModuleNotFoundError: No module named 'x'"),
@@ -159,11 +190,6 @@ TEST(DecideCulprit, AnErrorThatAStoppedRankHadHandledIsNotTheSame) {
   EXPECT_THAT(verdict.alike, ElementsAre(2));
   EXPECT_THAT(verdict.victims, ElementsAre(1));
 }
-
-constexpr const char* kGaveUp =
-    "corro.TimeoutError: allreduce #2 on rank 0 (phase exchange): waited for rank 2 (by way of "
-    "rank "
-    "1) for 2 s; its last call on this group was #1 barrier()";
 
 RankEnd still_there(int rank, int ms) {
   RankEnd end = stopped(rank, ms);
