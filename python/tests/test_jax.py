@@ -80,6 +80,26 @@ def test_who_raised_is_named_and_not_who_waited_for_it(launch: Launch) -> None:
     assert re.search(r"^corro: rank 1 failed .*\n  what +KeyError: 'my mistake'$", job.output, re.M)
 
 
+# The ranks wait for one another for ever, but for a deadline.
+DIFFERENT = """
+import jax, corro, corro.jax
+
+corro.init()
+verb = corro.jax.allgather if corro.rank() == 1 else corro.jax.allreduce
+jax.jit(verb)(jax.numpy.ones(4)).block_until_ready()
+"""
+
+
+@needs_jax
+def test_ranks_that_call_different_operations_are_told_so(launch: Launch) -> None:
+    job = launch("-c", DIFFERENT, python=PYTHON, CORRO_TIMEOUT="5")
+    assert job.code == 1
+    block = " ".join(job.output[job.output.rindex("corro: rank ") :].split())
+    assert re.search(r"what .*DEADLINE_EXCEEDED: .*: not submitted by rank", block), job.output
+    assert re.search(r"others rank . waited in all(gather|reduce) 'jit_all", block), job.output
+    assert "do make every rank call the same operations in the same order" in block
+
+
 # Nobody waits for the steps, in which rank 0 is late. They are large: JAX runs small ones at once.
 UNREAD = """
 import time

@@ -95,6 +95,33 @@ def test_who_raised_is_named_and_not_who_waited_for_it_in_a_graph(launch: Launch
     assert re.search(r"^corro: rank 1 failed .*\n  what +KeyError: 'my mistake'$", job.output, re.M)
 
 
+# The ranks wait for one another for ever, but for a deadline.
+DIFFERENT = """
+import tensorflow as tf
+import horovod.tensorflow as hvd
+
+hvd.init()
+
+@tf.function
+def step(x):
+    if hvd.rank() == 1:
+        return hvd.allgather(x)
+    return hvd.allreduce(x)
+
+step(tf.ones([4]))
+"""
+
+
+@needs_tensorflow
+def test_ranks_that_call_different_operations_are_told_so(launch: Launch) -> None:
+    job = launch("-c", DIFFERENT, python=PYTHON, CORRO_TIMEOUT="5", **QUIET)
+    assert job.code == 1
+    block = " ".join(job.output[job.output.rindex("corro: rank ") :].split())
+    assert re.search(r"what .*DeadlineExceededError: .*: not submitted by rank", block), job.output
+    assert re.search(r"others rank . waited in all(gather|reduce) 'Horovod", block), job.output
+    assert "do make every rank call the same operations in the same order" in block
+
+
 # As that, while the other rank has joined.
 LOST_IN_JOIN = """
 import os, signal

@@ -94,6 +94,10 @@ std::string advise(const RankEnd& end, const Verdict& verdict, std::span<const R
     const RankEnd* const waiter = find_rank(ends, verdict.waited.front());
     return advise_about_missing(end, waiter == nullptr ? "" : waiter->crash.error);
   }
+  if (verdict.elsewhere >= 0) {
+    return "make every rank call the same operations in the same order, or join() when it has no "
+           "more batches";
+  }
   if (!end.lost.empty()) {
     return "see whether that host runs, the network and ssh lead to it, and who ended its agent "
            "(rank-keeper); corro doctor -H checks hosts";

@@ -89,6 +89,13 @@ void add_flight(const RankEnd& end, Time now, FailureReport& report) {
   }
 }
 
+/// Of a rank that waited in another operation than the culprit, which waited for it.
+std::string describe_elsewhere(const RankEnd& end) {
+  const auto* op = end.flight ? telling_operation(*end.flight) : nullptr;
+  return op == nullptr ? ""
+                       : fmt::format("rank {} waited in {}", end.rank, describe_operation(*op));
+}
+
 /// Those who were neither to blame nor gave up.
 std::vector<int> stopped_ranks(const FailureReport& report) {
   std::vector<int> stopped;
@@ -99,6 +106,7 @@ std::vector<int> stopped_ranks(const FailureReport& report) {
 }
 
 std::string describe_others(const FailureReport& report) {
+  if (!report.elsewhere.empty()) return report.elsewhere;
   std::string text;
   if (!report.alike.empty()) {
     text = format_ranks(report.alike) + " failed in the same way";
@@ -171,6 +179,8 @@ FailureReport describe_failure(const Verdict& verdict, std::span<const RankEnd> 
   }
   report.victims = verdict.victims;
   add_flight(end, end.ended ? end.when : context.now, report);
+  if (verdict.elsewhere >= 0)
+    report.elsewhere = describe_elsewhere(end_of(ends, verdict.elsewhere));
   report.waited = verdict.waited;
   if (!verdict.waited.empty()) add_missing(end, end_of(ends, verdict.waited.front()), report);
   std::ranges::sort(report.waited);

@@ -33,6 +33,7 @@ struct FailureReport {
   std::string alike_at;  ///< "rank 3 at ...": the first of them that was elsewhere than `where`.
   std::vector<int> victims;
   std::vector<int> waited;  ///< Gave up waiting for it; also victims. Empty: it failed by itself.
+  std::string elsewhere;    ///< "rank 1 waited in allgather 'x'": the rank that it waited for.
   std::string waited_at;    ///< Where the first of them was, like `where`.
 };
 

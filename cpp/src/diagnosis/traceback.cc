@@ -57,9 +57,13 @@ bool is_marker(std::string_view code) {  // "    ~~~~~^^^^^" under a source line
   return code.find_first_not_of("~^ ") == std::string_view::npos;
 }
 
+/// JAX's, above what it says of its tracebacks.
+constexpr std::string_view kRule = "--------------------";
+
 /// Whether the lines of a message end before this one: a progress bar is none of them either.
 bool ends_message(std::string_view line) {
-  return trimmed(line).empty() || line.find(kTraceback) != std::string_view::npos ||
+  return line == kRule || trimmed(line).empty() ||
+         line.find(kTraceback) != std::string_view::npos ||
          line.find('\r') != std::string_view::npos || begins_other_error(line);
 }
 

@@ -113,6 +113,14 @@ TEST(ParseCrash, LeavesOutWhatTensorFlowNamesItsFunctions) {
             "UnknownError: {{function_node without end");
 }
 
+TEST(ParseCrash, LeavesOutWhatJaxSaysOfItsTracebacks) {
+  const Crash crash = crash_with(
+      "jax.errors.JaxRuntimeError: UNAVAILABLE: lost\nin two lines\n--------------------\n"
+      "For simplicity, JAX has removed its internal frames from the traceback.\n");
+  EXPECT_EQ(crash.error, "jax.errors.JaxRuntimeError: UNAVAILABLE: lost");
+  EXPECT_EQ(crash.details, "in two lines");
+}
+
 TEST(ParseCrash, WhatTensorFlowMakesOfCorrosOperationsIsNotTheUsers) {
   const Crash crash = parse_crash(
       "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n"

@@ -58,6 +58,14 @@ bool reports_loss(const std::string& error) {
          error.find("HorovodInternalError: Horovod has been shut down. ") != std::string::npos;
 }
 
+/// That a deadline was over, in the engine's words, whatever error a framework raises with them.
+bool says_late(const std::string& error) {
+  return error.find("corro.TimeoutError: ") != std::string::npos ||
+         rank_before(error, " was late: ") >= 0 ||
+         (rank_behind(error, " on rank ") >= 0 &&
+          error.find("): waited for ") != std::string::npos);
+}
+
 /// The last "rank N" in a message where N is another rank.
 int rank_in_text(const std::string& text, int own) {
   constexpr std::string_view kRank = "rank ";
@@ -105,6 +113,37 @@ const RankEnd* last_awaited(std::span<const RankEnd> ends, const RankEnd& waiter
   return &waiter;  // They waited in a circle.
 }
 
+/// The named operation that it has waited in to no avail, if its last one was that, or null.
+const obs::OpSnapshot* waited_in_vain(const RankEnd& end) {
+  const auto* op = failed_operation(end);
+  const bool waited = op != nullptr && !op->name.empty() &&
+                      (op->code == Code::kUnavailable || op->code == Code::kDeadlineExceeded);
+  return waited ? op : nullptr;
+}
+
+bool waited_in_the_same(const RankEnd& one, const RankEnd& other) {
+  const auto* its = waited_in_vain(one);
+  const auto* others = waited_in_vain(other);
+  return its != nullptr && others != nullptr && its->op.kind == others->op.kind &&
+         its->name == others->name;
+}
+
+uint64_t time_in(const obs::OpSnapshot& op) {
+  return op.done_ns < op.queued_ns ? 0 : op.done_ns - op.queued_ns;
+}
+
+/// Whether `awaited` has waited itself, in another operation than `waiter`, for one that was in
+/// that of `waiter`. Whoever only comes late fails at once in whatever it calls.
+bool waited_elsewhere(std::span<const RankEnd> ends, const RankEnd& awaited,
+                      const RankEnd& waiter) {
+  const auto* its = waited_in_vain(awaited);
+  const auto* others = waited_in_vain(waiter);
+  if (its == nullptr || others == nullptr || waited_in_the_same(awaited, waiter)) return false;
+  const RankEnd* next = find_rank(ends, awaited_by(awaited));
+  return next != nullptr && waited_in_the_same(*next, waiter) &&
+         time_in(*its) >= time_in(*others) / 2;
+}
+
 std::vector<int> ranks_that_gave_up(std::span<const RankEnd> ends, int first) {
   std::vector<int> ranks = {first};
   for (const RankEnd& end : ends) {
@@ -131,6 +170,11 @@ bool failed_like(const RankEnd& end, const RankEnd& culprit) {
 /// Others gave up at a deadline: `waiter` first.
 const RankEnd* choose_missing(std::span<const RankEnd> ends, const RankEnd& waiter,
                               Verdict& verdict) {
+  const RankEnd* awaited = find_rank(ends, awaited_by(waiter));
+  if (awaited != nullptr && !said_why(*awaited) && waited_elsewhere(ends, *awaited, waiter)) {
+    verdict.elsewhere = awaited->rank;
+    return &waiter;
+  }
   const RankEnd* missing = last_awaited(ends, waiter);
   if (missing == &waiter || said_why(*missing)) return missing;
   if (ended_well(*missing) && missing->when < waiter.when) {
@@ -190,7 +234,7 @@ bool ended_well(const RankEnd& end) { return end.ended && exit_code(end.status) 
 bool has_left(const RankEnd& end) { return end.ended && exit_code(end.status) == kLeftExit; }
 
 bool is_witness(const RankEnd& end) {
-  if (end.ended && WIFSIGNALED(end.status)) return false;
+  if (end.ended && WIFSIGNALED(end.status) && !end.stopped) return false;
   if (reports_loss(end.crash.error)) return true;
   const auto* failed = failed_operation(end);
   return failed != nullptr && failed->code == Code::kUnavailable;
@@ -209,7 +253,7 @@ bool saw_it_leave(const RankEnd& witness) {
 
 bool gave_up(const RankEnd& end) {
   if (end.ended && WIFSIGNALED(end.status) && !end.stopped) return false;
-  if (end.crash.error.find("corro.TimeoutError: ") != std::string::npos) return true;
+  if (says_late(end.crash.error)) return true;
   const auto* failed = failed_operation(end);
   return failed != nullptr && failed->code == Code::kDeadlineExceeded &&
          !reports_loss(end.crash.error);

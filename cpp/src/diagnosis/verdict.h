@@ -39,6 +39,8 @@ struct Verdict {
   /// The rank that a victim was waiting for although it had ended in good order, or had left the
   /// job and was stopped on its way out; -1: none.
   int absent = -1;
+  /// The rank that the culprit gave up waiting for, and which waited in another operation; -1: none.
+  int elsewhere = -1;
   /// The ranks that gave up waiting for the culprit, the first one first: it failed nobody's call
   /// but did not come. Empty: the culprit failed by itself.
   std::vector<int> waited;
@@ -67,7 +69,8 @@ struct Verdict {
 
 /// Chooses the first rank in time that failed by itself; if none did, one that had printed an error
 /// of its own before it was stopped, if another rank reports its loss. Where the others only gave up
-/// at a deadline it is the rank that they waited for, in turn. A rank that only reports another's
+/// at a deadline it is the rank that they waited for, in turn, or, where that one waited in another
+/// operation, the first one that gave up. A rank that only reports another's
 /// loss is chosen last: the first of them.
 [[nodiscard]] Verdict decide_culprit(std::span<const RankEnd> ends);
 

@@ -261,6 +261,64 @@ TEST(DecideCulprit, RanksThatWaitedInACircleFailedThemselves) {
   EXPECT_THAT(verdict.alike, ElementsAre(1));
 }
 
+const ReportContext kContext{
+    .host = "node7", .log_dir = "corro-runs/x", .now = {milliseconds(900)}};
+
+Conclusion conclude_ends(const std::vector<RankEnd>& ends, std::optional<int> asked = {}) {
+  return conclude({.ranks = ends, .asked = asked, .timeout = {}, .width = 200}, kContext);
+}
+
+/// It waited in this operation for so many seconds.
+RankEnd waited_in(const std::string& name, RankEnd end, Code code, int waiting_for,
+                  uint64_t waited) {
+  end.flight = flight_with(obs::Phase::kFailed, code, waiting_for);
+  obs::OpSnapshot& op = end.flight->recent[0];
+  op.name = name;
+  op.queued_ns = 5;
+  op.done_ns = op.queued_ns + waited * 1'000'000'000;
+  return end;
+}
+
+TEST(DecideCulprit, RanksThatWaitedInDifferentOperationsAreToldSo) {
+  const auto waiter = [](int rank) {
+    return waited_in("a",
+                     end_of(rank, 10 + rank, exited(1),
+                            "ValueError: DEADLINE_EXCEEDED: allreduce \"a\" on rank 0 (phase "
+                            "negotiate): waited for 4 s: not submitted by rank 1"),
+                     Code::kDeadlineExceeded, 1, 4);
+  };
+  const std::string left =
+      "jax.errors.JaxRuntimeError: UNAVAILABLE: allreduce \"b\" on rank 1 (phase negotiate): rank "
+      "0 has left the job";
+  for (const RankEnd& end : {end_of(1, 20, exited(1), left), stopped(1, 300, left)}) {
+    const auto ends = [&](const std::string& name, int waiting_for, uint64_t waited) {
+      return std::vector<RankEnd>{
+          waiter(0), waited_in(name, end, Code::kUnavailable, waiting_for, waited), waiter(2)};
+    };
+    EXPECT_EQ(decide_culprit(ends("b", 0, 3)).culprit, 0);
+    EXPECT_EQ(decide_culprit(ends("b", 0, 3)).elsewhere, 1);
+    EXPECT_EQ(decide_culprit(ends("b", 2, 3)).elsewhere, 1) << "it waited for another one of them";
+    const std::string text = conclude_ends(ends("b", 0, 3)).text;
+    EXPECT_THAT(text, HasSubstr("others rank 1 waited in allreduce #17 'b' (f32 x 1000)\n"));
+    EXPECT_THAT(text, HasSubstr("do     make every rank call the same operations in the same order,"
+                                " or join() when it has no more batches\n"));
+    for (const auto& late : {ends("a", 0, 3), ends("b", 0, 0), ends("b", 7, 3)}) {
+      EXPECT_EQ(decide_culprit(late).culprit, 1);
+      EXPECT_EQ(decide_culprit(late).elsewhere, -1);
+      EXPECT_THAT(decide_culprit(late).waited, ElementsAre(0, 2));
+    }
+  }
+}
+
+TEST(DecideCulprit, ADeadlineThatAFrameworkRaisesAsAnErrorOfItsOwnIsADeadline) {
+  const std::string late =
+      "tensorflow.python.framework.errors_impl.DeadlineExceededError: Graph execution error: "
+      "allreduce \"x\" on rank 0 (phase negotiate): waited for 4 s: not submitted by rank 1";
+  EXPECT_TRUE(gave_up(end_of(0, 10, exited(1), late)));
+  EXPECT_EQ(awaited_by(end_of(0, 10, exited(1), late)), 1);
+  EXPECT_FALSE(gave_up(end_of(0, 10, exited(1), "DeadlineExceededError: waited for a server")));
+}
+
 TEST(DecideCulprit, AnErrorOfItsOwnCountsMoreThanADeadline) {
   const std::vector<RankEnd> ends = {end_of(0, 10, exited(1), kGaveUp),
                                      end_of(1, 15, exited(1), "ValueError: mine"),
@@ -303,13 +361,6 @@ TEST(NamedBy, TakesTheLastRankInTheMessageThatIsNotItself) {
 TEST(ExitCode, IsTheStatusOr128AndTheSignal) {
   EXPECT_EQ(exit_code(exited(7)), 7);
   EXPECT_EQ(exit_code(killed(SIGKILL)), 137);
-}
-
-const ReportContext kContext{
-    .host = "node7", .log_dir = "corro-runs/x", .now = {milliseconds(900)}};
-
-Conclusion conclude_ends(const std::vector<RankEnd>& ends, std::optional<int> asked = {}) {
-  return conclude({.ranks = ends, .asked = asked, .timeout = {}, .width = 200}, kContext);
 }
 
 TEST(Conclude, SaysNothingWhenAllWentWell) {
