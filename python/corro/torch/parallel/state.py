@@ -33,7 +33,8 @@ class TrainerState(TorchState):
     """What a trainer has, and attributes that all ranks have alike; for a Checkpointer.
 
     It holds parameters, buffers, the optimizer's state and options, how many steps were made, the
-    seed from which dropout is drawn, and the scale of losses. Load it before the first step, or after gather().
+    seed from which dropout is drawn, and the scale of losses. Load it before the first step, or
+    after gather().
     """
 
     def __init__(self, trainer: Trainer, **attributes: Any) -> None:
