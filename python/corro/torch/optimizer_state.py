@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -97,7 +98,7 @@ def receive_state(
     received = broadcast_packed(
         _CALLER, lambda: _packed(optimizer, pickler), root_rank, group, name
     )
-    return _nothing if received is None else lambda: load_state(optimizer, received)
+    return _nothing if received is None else lambda: load_state(optimizer, received())
 
 
 def broadcast_packed(
@@ -106,10 +107,11 @@ def broadcast_packed(
     root_rank: int,
     group: Group,
     name: str | None = None,
-) -> Unpacked | None:
-    """Returns what the root has packed, on all other ranks; None on the root. Blocks.
+) -> Callable[[], Unpacked] | None:
+    """Returns what unpacks what the root has packed, on all other ranks; None on the root. Blocks.
 
-    Its tensors are in the host's memory. InvalidArgumentError on every rank if `make` fails.
+    Unpacking is this rank's own, and may run code of the user's. Tensors are in the host's memory.
+    InvalidArgumentError on every rank if `make` fails.
     """
     filled: list[Tensor] = []
 
@@ -123,7 +125,7 @@ def broadcast_packed(
     size, data = pickle.loads(broadcast_bytes(caller, pack, root_rank, group, name))
     memory = filled[0] if root else torch.empty(size, dtype=torch.uint8, device="cpu")
     verbs.broadcast_(memory, root_rank, name and f"{name}.tensors", group=group)
-    return None if root else Unpacked(data, memory)
+    return None if root else partial(Unpacked, data, memory)
 
 
 def _nothing() -> None:

@@ -77,7 +77,7 @@ class TrainerState(TorchState):
         for rank, owned in sorted(owners.items()):
             here = {name: own[name] for name in owned if name in own}
             received = broadcast_packed("save", partial(Packed, here), rank, group)
-            state |= here if received is None else received.object
+            state |= here if received is None else received().object
         return state
 
     def _read(self, opened: _checkpoint.Opened) -> dict[str, Any]:
