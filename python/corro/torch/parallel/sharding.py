@@ -54,6 +54,7 @@ class Sharding:
         self._level = level
         self._clock = clock
         self._uses: list[list[Shard]] = []
+        self._first_read: list[list[Shard]] = []  # In each use: backward is through with them.
         self._numbers: dict[Place, int] = {}
         self._others: list[Shard] = []
         self._forward = 0  # The use that comes next.
@@ -75,12 +76,16 @@ class Sharding:
                 self._others.append(shard)
         calls = [call for layer in layers for call in layer.calls if call in of_calls]
         self._uses = [of_calls[call] for call in calls]
+        seen: set[Shard] = set()
+        for use in self._uses:
+            self._first_read.append([shard for shard in use if shard not in seen])
+            seen.update(use)
         self._numbers = {call: number for number, call in enumerate(calls)}
 
     @property
     def shards(self) -> list[Shard]:
         """All of them, each once, in the same order on all ranks."""
-        return list(dict.fromkeys([shard for use in self._uses for shard in use] + self._others))
+        return [shard for first in self._first_read for shard in first] + self._others
 
     @property
     def misses_some(self) -> bool:
@@ -167,9 +172,8 @@ class Sharding:
         number = self._backward
         if number < len(self._uses):
             with self._clock.of(WEIGHTS):
-                for shard in self._uses[number]:
-                    if not any(shard in use for use in self._uses[:number]):
-                        shard.reduce()
+                for shard in self._first_read[number]:
+                    shard.reduce()
             self._drop(number, behind=True)
         self._backward = number - 1
         if 0 <= self._backward < len(self._uses) - 1:
