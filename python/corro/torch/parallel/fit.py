@@ -28,11 +28,12 @@ from corro import _context
 from corro._context import Group
 from corro.errors import CorroError, InvalidArgumentError
 from corro.torch.parallel.batches import Batches, Collate, Given, agreed, batches_of, raise_failure
+from corro.torch.parallel.entry import parallelize
 from corro.torch.parallel.planning import STRATEGIES, raise_first
 from corro.torch.parallel.progress import Progress, bar_interval
 from corro.torch.parallel.stage import Loss
 from corro.torch.parallel.state import TrainerState
-from corro.torch.parallel.trainer import Trainer, parallelize
+from corro.torch.parallel.trainer import Trainer
 
 if TYPE_CHECKING:
     from corro.checkpoint import Checkpointer

@@ -1,0 +1,111 @@
+"""How a training begins: ranks record, measure, plan, and each makes its trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
+
+import corro.torch as ct
+from corro._context import world
+from corro.torch.parallel import samples
+from corro.torch.parallel.planning import STRATEGIES, agreed_plan, agreed_recording, raise_first
+from corro.torch.parallel.resources import resources_of
+from corro.torch.parallel.scaling import Scaling, refusal_of
+from corro.torch.parallel.sharded_optimizer import goes_by_elements
+from corro.torch.parallel.stage import Loss
+from corro.torch.parallel.trainer import Trainer, device_of
+
+
+def parallelize(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss: Loss,
+    sample_batch: Any,
+    resources: object = None,
+    objective: str = "time",
+    *,
+    strategies: Iterable[str] = STRATEGIES,
+    pins: Mapping[str, object] | None = None,
+    memory_limit: float | str | None = None,
+    max_norm: float | None = None,
+    loss_scale: float | str | None = None,
+) -> Trainer:
+    """Plans how this job's ranks train a model together, and returns what does so.
+
+    Called by all ranks with the same model, and blocks until all have come. Rank 0's parameters,
+    buffers and optimizer state count, and its torch.initial_seed(), from which dropout is drawn.
+    Nothing is computed yet.
+
+    Args:
+        model: any module; its own `forward` runs on every rank.
+        optimizer: made over model.parameters().
+        loss: `loss(model, batch)` returns a scalar: the mean over the samples of a batch.
+        sample_batch: a whole batch of a step, of all ranks together: tensors in tuples, lists and
+            dicts, whose first dim is that of the samples. For its shapes alone.
+        resources: the machines: the path of a cluster file, or a mapping with its fields
+            (docs/planner.md), with a device for each rank. None: this job's ranks, whose speed and
+            links are measured, in about a second.
+        objective: "time", "cost" or "samples_per_price".
+        strategies: those that are allowed, of "data", "pipeline", "sharding" (ZeRO), "recompute".
+            Sharding needs an optimizer of torch.optim that goes by elements, as Adam and SGD do.
+        pins: what is decided already, as corro.plan() takes it: {"pipeline": 2, "micro_batch": 1}.
+        memory_limit: of a device, bytes or text as "2 GiB"; default: 94 % of what it has.
+        max_norm: gradients are scaled down to this 2-norm, over all parameters, if theirs is more.
+        loss_scale: by what losses are multiplied before backward, and gradients divided after:
+            a number, or "dynamic". For float16. A step whose gradients overflow changes nothing.
+
+    Raises:
+        InvalidArgumentError: on every rank: what is wrong, and on which.
+        MismatchError: on every rank: ranks have different models or batches.
+        ResourceExhaustedError: no plan fits: by how much, where, and what would.
+    """
+    group = world()
+    batch = samples.plain(sample_batch)
+    refusal = _refusal(model, optimizer, loss, batch) or refusal_of(max_norm, loss_scale)
+    raise_first(refusal, group)
+    recording = agreed_recording(model, loss, batch, group)
+    if resources is None:
+        resources = resources_of(group, device_of(model))
+    allowed = tuple(strategies)
+    if not goes_by_elements(optimizer):
+        raise_first(_refusal_to_shard(optimizer, pins), group)
+        allowed = tuple(each for each in allowed if each != "sharding")
+    planned = agreed_plan(recording, group, resources, objective, pins, memory_limit, allowed)
+    ct.broadcast_parameters(model.state_dict(), group=group)
+    ct.broadcast_optimizer_state(optimizer, group=group)
+    scaling = Scaling(max_norm, loss_scale)
+    return Trainer(model, optimizer, loss, recording, planned, group, scaling)
+
+
+def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
+    if not isinstance(model, nn.Module):
+        return f"parallelize: model: a {type(model).__name__} is no nn.Module"
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return f"parallelize: optimizer: a {type(optimizer).__name__} is no torch optimizer"
+    if not callable(loss):
+        return "parallelize: loss: must be a function of the model and a batch"
+    own = {id(each) for each in model.parameters()}
+    held = [each for one in optimizer.param_groups for each in one["params"]]
+    strange = sum(id(each) not in own for each in held)
+    if strange:
+        return f"parallelize: optimizer: has {strange} parameters that are not the model's"
+    if not any(isinstance(leaf, Tensor) for leaf in tree_flatten(batch)[0]):
+        return "parallelize: sample_batch: has no tensors"
+    return None
+
+
+def _refusal_to_shard(
+    optimizer: torch.optim.Optimizer, pins: Mapping[str, object] | None
+) -> str | None:
+    zero = (pins or {}).get("zero")
+    if not zero:
+        return None
+    kind = type(optimizer)
+    return (
+        f"parallelize: pins: zero {zero} needs an optimizer of torch.optim that goes by elements; "
+        f"{kind.__module__}.{kind.__qualname__} is not known to do so"
+    )
