@@ -24,6 +24,7 @@ import hvd_rows
 import keras_rows
 import launcher_rows
 import many_rows
+import parallel_rows
 import plan_rows
 import planner_rows
 import recover_rows
@@ -41,6 +42,7 @@ FAMILIES: dict[str, Family] = {
     **training_rows.FAMILIES,
     **many_rows.FAMILIES,
     **plan_rows.FAMILIES,
+    **parallel_rows.FAMILIES,
     **planner_rows.FAMILIES,
     **host_rows.FAMILIES,
     **ssh_rows.FAMILIES,

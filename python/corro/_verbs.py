@@ -290,6 +290,14 @@ class Verbs(Generic[T]):
         counts = [size * row for size in sizes]
         return self._joined(_native.ALLGATHER, x, source, counts, sizes, shape, group, name=name)
 
+    def gather_into(self, out: T, x: T, group: Group) -> Call[T]:
+        """allgather() of as many rows on each rank into `out`, where x may lie at its place."""
+        rows, row, shape = self._rows(x, "allgather")
+        sizes = [rows] * group.size()
+        counts = [size * row for size in sizes]
+        source = self._of.readable(x)
+        return self._joined(_native.ALLGATHER, x, source, counts, sizes, shape, group, out=out)
+
     def grouped_allgather(
         self, xs: Sequence[T], name: str | None = None, *, group: Group | None = None
     ) -> Call[list[T]]:
@@ -638,8 +646,9 @@ class Verbs(Generic[T]):
         group: Group,
         root: int = 0,
         name: str | None = None,
+        out: T | None = None,
     ) -> Call[T]:
-        target, finish = self._target(x, None, (sum(rows), *shape))
+        target, finish = self._target(x, out, (sum(rows), *shape))
         dtype, width = self._unit(x)
         native = _native.Op(
             kind=kind,

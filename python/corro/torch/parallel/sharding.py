@@ -12,7 +12,8 @@ when the next one comes, and all are where a micro-batch has no samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -59,6 +60,7 @@ class Sharding:
         self._others: list[Shard] = []
         self._forward = 0  # The use that comes next.
         self._backward: int | None = None  # The use that backward is in; None: it has not begun.
+        self._reducing: Sequence[Shard] = ()
         self._kept: set[int] = set()  # Uses whose parameters stay until backward is through.
         if level:
             self._make(layers, parameters, group)
@@ -94,8 +96,9 @@ class Sharding:
 
     @property
     def bytes_kept(self) -> int:
-        """Of parameters: whole ones, or parts and the most of what is gathered for one call."""
-        dropped = [sum(shard.bytes for shard in use if shard.drops) for use in self._uses]
+        """Of parameters: whole ones, or parts and the most of what is gathered for two calls."""
+        gathered = [{*one, *two} for one, two in pairwise([*self._uses, []])]
+        dropped = [sum(shard.bytes for shard in use if shard.drops) for use in gathered]
         parts = sum(each.nbytes for shard in self.shards if shard.drops for each in shard.parts)
         return (
             max(dropped, default=0)
@@ -116,7 +119,7 @@ class Sharding:
                 "which cut gradients or weights do not allow: pin zero to 1 or less"
             )
         self._pass_to(number)
-        self._gather(number)
+        self._gather(number, number + 1)
 
     def leave(self, call: Place, result: Any) -> None:
         """A call of the stage ends. `result`: what it returned."""
@@ -142,7 +145,7 @@ class Sharding:
 
     def _pass_to(self, number: int) -> None:
         for missing in range(self._forward, number):
-            self._gather(missing)
+            self._gather(missing, missing + 1)
             self._drop(missing)
 
     # --- Backward -------------------------------------------------------------------------------
@@ -156,6 +159,7 @@ class Sharding:
         while self._backward >= 0:
             self._step_back()
         self._backward = None
+        self._end_reduce()
 
     def _reach(self, number: int) -> None:
         """Backward comes to a call: it is through with all that came later in forward."""
@@ -171,32 +175,37 @@ class Sharding:
         assert self._backward is not None
         number = self._backward
         if number < len(self._uses):
-            with self._clock.of(WEIGHTS):
-                for shard in self._first_read[number]:
-                    shard.reduce()
+            self._end_reduce()
+            self._reducing = self._first_read[number]
+            for shard in self._reducing:
+                shard.begin_reduce()
             self._drop(number, behind=True)
         self._backward = number - 1
         if 0 <= self._backward < len(self._uses) - 1:
-            self._gather(self._backward)
+            self._gather(self._backward, number - 2)
+
+    def _end_reduce(self) -> None:
+        with self._clock.of(WEIGHTS):
+            for shard in self._reducing:
+                shard.end_reduce()
+        self._reducing = ()
 
     # --- A step ---------------------------------------------------------------------------------
 
     def reduce(self) -> None:
         """Reduces what backward did not. Blocks."""
         for shard in self._others:
-            shard.reduce()
+            shard.begin_reduce()
+        for shard in self._others:
+            shard.end_reduce()
 
     def spread(self) -> None:
         """Gives all ranks what the optimizer has made of the parts. Blocks."""
-        for shard in self.shards:
-            if not shard.drops:
-                shard.gather()
+        _gather(shard for shard in self.shards if not shard.drops)
 
     def gather(self) -> None:
         """Makes all parameters whole. Blocks."""
-        for shard in self.shards:
-            if shard.drops:
-                shard.gather()
+        _gather(shard for shard in self.shards if shard.drops)
 
     def drop(self) -> None:
         """Takes parameters that are whole, whoever changed them, and drops what may be."""
@@ -204,17 +213,30 @@ class Sharding:
             shard.take()
             shard.drop()
 
-    def _gather(self, number: int) -> None:
-        if self._level == PARAMETERS:
-            with self._clock.of(WEIGHTS):
-                for shard in self._uses[number]:
-                    shard.gather()
+    def _gather(self, number: int, following: int) -> None:
+        """Makes a use's parameters whole, and begins with those of the one that follows."""
+        if self._level != PARAMETERS:
+            return
+        for use in (number, following):
+            for shard in self._uses[use] if 0 <= use < len(self._uses) else ():
+                shard.begin_gather()
+        with self._clock.of(WEIGHTS):
+            for shard in self._uses[number]:
+                shard.end_gather()
 
     def _drop(self, number: int, *, behind: bool = False) -> None:
         """Drops parameters behind backward; or behind forward, unless backward is there at once."""
         if behind or (number < len(self._uses) - 1 and number not in self._kept):
             for shard in self._uses[number]:
                 shard.drop()
+
+
+def _gather(shards: Iterable[Shard]) -> None:
+    begun = list(shards)
+    for shard in begun:
+        shard.begin_gather()
+    for shard in begun:
+        shard.end_gather()
 
 
 def _by_readers(

@@ -1,9 +1,9 @@
 """A shard: parameters that are used together, of which each data-parallel rank keeps a part.
 
-    rank 0   [ part of weight | part of bias ]
-    rank 1   [ part of weight | part of bias ]
+    rank 0   part of weight, part of bias
+    rank 1   part of weight, part of bias
 
-A part is a row of the parameter's elements, in the order of memory; the last ones may be shorter.
+A part is a run of the parameter's elements, in the order of memory; the last ones may be shorter.
 So what an optimizer does to a part is what it does to the parameter, if it goes by elements. From
 Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC'20,
 section 5, where it is the state that is cut (ZeRO 1), gradients, too (2), and parameters, too (3).
@@ -11,22 +11,31 @@ section 5, where it is the state that is cut (ZeRO 1), gradients, too (2), and p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-import corro.torch as ct
+from corro._calls import Call, Handle
 from corro._context import Group
+from corro._reduce_op import Sum
 from corro.torch.memory_order import dense_strides
 from corro.torch.parallel.stand_ins import stand_in
+from corro.torch.verbs import calls
 
 
 class Shard:
     """Parameters of one dtype. Its collectives have to be called by all ranks of the group.
 
     The parts are tensors that an optimizer may step. While the parameters are whole, the parts are
-    views of them; a shard that drops its parameters has them in memory of their own.
+    views of them; a shard that drops its parameters has parts in memory of their own.
+
+    A collective begins and ends, so that something else may be done in between; all ranks begin
+    them in one order. It reads and writes tensors where they lie, by an operation for each
+    parameter. A *room* is a parameter's memory for this: as many elements from each rank, the last
+    of which need not be the parameter's.
     """
 
     def __init__(
@@ -39,10 +48,13 @@ class Shard:
         self._group = group
         self._ranks, self._rank = group.size(), group.rank()
         self._lengths = [-(-each.numel() // self._ranks) for each in parameters]
-        self._wholes: list[Tensor] = [each.data for each in parameters]
-        self._row = self._zeros(1) if drops else None
-        self.parts = tuple(self._own_parts())
+        self._make_rooms()
+        own = [self._own(number) for number in range(len(parameters))]
+        self._rows = [each.clone() for each in own] if drops else own  # This rank's, of each room.
+        self.parts = tuple(map(nn.Parameter, self._filled()))
         self.is_whole = True
+        self._gathering: Handle[Any] | None = None
+        self._reducing: Handle[list[Any]] | None = None
 
     @property
     def bytes(self) -> int:
@@ -51,103 +63,123 @@ class Shard:
 
     # --- Gradients ----------------------------------------------------------------------------
 
-    def reduce(self) -> None:
-        """Adds the sums of all ranks' gradients to the parts', and frees the parameters'. Blocks.
+    def begin_reduce(self) -> None:
+        """Begins to sum all ranks' gradients, and takes those of the parameters."""
+        flags = torch.tensor([0.0 if each.grad is None else 1.0 for each in self.parameters])
+        gradients = [self._gradient(number) for number in range(len(self.parameters))]
+        for each in self.parameters:
+            each.grad = None
+        came = calls.allreduce_(flags, Sum, group=self._group)
+        sums = calls.grouped_reducescatter(gradients, Sum, group=self._group)
+        self._reducing = Call[Any].joined([came, sums]).start()
 
-        A part's stays None if no rank has one: flags in each row say so, in the same collective.
+    def end_reduce(self) -> None:
+        """Adds the sums to the parts' gradients, if that was begun. Blocks.
+
+        A part's stays None if no rank has had one, as flags say.
         """
-        flags = [0.0 if each.grad is None else 1.0 for each in self.parameters]
-        rows = self._zeros(self._ranks, len(flags))
-        rows[:, sum(self._lengths) :] = torch.tensor(flags, dtype=rows.dtype, device=rows.device)
-        for parameter, whole, columns in zip(
-            self.parameters, self._wholes, self._columns(rows), strict=True
-        ):
-            if parameter.grad is not None:
-                _pack(columns, _flat(_like(parameter.grad, whole)))
-            parameter.grad = None
-        own = ct.reducescatter(rows, ct.Sum, group=self._group)
-        came = own[0, sum(self._lengths) :].tolist()
-        for part, flag, columns in zip(self.parts, came, self._columns(own), strict=True):
+        if self._reducing is None:
+            return
+        flags, sums = self._reducing.wait()
+        self._reducing = None
+        for part, flag, row in zip(self.parts, flags.tolist(), sums, strict=True):
             if flag:
-                gradient = columns[0, : part.numel()]
+                gradient = row[: part.numel()]
                 part.grad = gradient if part.grad is None else part.grad.add_(gradient)
+
+    def _gradient(self, number: int) -> Tensor:
+        """Returns a parameter's gradient as long as its room."""
+        gradient = self.parameters[number].grad
+        if gradient is None:
+            return torch.zeros_like(self._rooms[number])
+        return _padded(_flat(_like(gradient, self._wholes[number])), self._rooms[number].numel())
 
     # --- Parameters ---------------------------------------------------------------------------
 
-    def gather(self) -> None:
-        """Makes the parameters whole, of all ranks' parts. Blocks."""
-        if self._row is None:
-            row = self._zeros(1)
-            for part, columns in zip(self.parts, self._columns(row), strict=True):
-                columns[0, : part.numel()] = part.detach()
-        else:
-            row = self._row
-        rows = ct.allgather(row, group=self._group)
-        for parameter, whole, columns in zip(
-            self.parameters, self._wholes, self._columns(rows), strict=True
-        ):
-            whole.untyped_storage().resize_(whole.nbytes)
-            _unpack(_flat(whole), columns)
+    def begin_gather(self) -> None:
+        """Begins to make the parameters whole, of all ranks' parts, unless that was begun."""
+        if self._gathering is not None:
+            return
+        if self.drops:
+            for room in self._rooms:
+                room.untyped_storage().resize_(room.nbytes)
+        gathered = map(calls.gather_into, self._rooms, self._rows, repeat(self._group))
+        self._gathering = Call.joined(list(gathered)).start()
+
+    def end_gather(self) -> None:
+        """The parameters are whole, if that was begun. Blocks."""
+        if self._gathering is None:
+            return
+        self._gathering.wait()
+        self._gathering = None
+        for parameter, whole in zip(self.parameters, self._wholes, strict=True):
             parameter.data = whole
         self.is_whole = True
 
     def drop(self) -> None:
         """Frees the parameters until they are gathered again; views that autograd has kept, too.
 
-        Whoever reads one in between gets NaN.
+        Whoever reads one in between gets NaN. They stay if they are being gathered.
         """
-        if not self.is_whole or self._row is None:
+        if not self.drops or not self.is_whole or self._gathering is not None:
             return
-        for parameter, whole in zip(self.parameters, self._wholes, strict=True):
+        for parameter, whole, room in zip(self.parameters, self._wholes, self._rooms, strict=True):
             parameter.data = stand_in(whole.shape, whole.dtype, whole.device, float("nan"))
-            whole.untyped_storage().resize_(0)
+            room.untyped_storage().resize_(0)
         self.is_whole = False
 
     def take(self) -> None:
         """Takes into the parts what the parameters are, which the user may have changed."""
-        self._wholes = [each.data for each in self.parameters]
-        if self._row is not None:  # Views of other memory cannot be freed.
-            self._wholes = [_with_own_memory(each) for each in self._wholes]
-        for number, part in enumerate(self.parts):
-            own = self._part(number, self._wholes[number])
-            if self._row is None:
-                part.data = own
+        self._make_rooms()
+        for number, row in enumerate(self._rows):
+            if self.drops:
+                row.copy_(self._own(number))
             else:
-                part.data.copy_(own)
+                self._rows[number] = self._own(number)
+        for part, row in zip(self.parts, self._filled(), strict=True):
+            part.data = row
 
     # --- What belongs to a parameter ------------------------------------------------------------
 
     def cut(self, number: int, tensor: Tensor) -> Tensor:
         """Returns this rank's part of a tensor like parameter `number`, in memory of its own."""
-        return self._part(number, _like(tensor, self._wholes[number])).clone()
+        begin = self._rank * self._lengths[number]
+        flat = _flat(_like(tensor, self._wholes[number]))
+        return flat[begin : begin + self._lengths[number]].clone()
 
     def join(self, number: int, part: Tensor) -> Tensor:
         """Returns a tensor like parameter `number`, of all ranks' parts of it. Blocks."""
-        row = torch.zeros((1, self._lengths[number]), dtype=part.dtype, device=part.device)
-        row[0, : part.numel()] = part
-        joined = _empty_like(self._wholes[number], part.dtype)
-        _unpack(_flat(joined), ct.allgather(row, group=self._group))
-        return joined
+        whole, length = self._wholes[number], self._lengths[number]
+        room = part.new_empty(self._ranks * length)
+        calls.gather_into(room, _padded(part, length), self._group).run()
+        return room.as_strided(whole.shape, whole.stride())
 
-    # --- Where parts lie ------------------------------------------------------------------------
+    # --- Where they lie -------------------------------------------------------------------------
 
-    def _own_parts(self) -> Iterator[nn.Parameter]:
-        rows = [None] * len(self._wholes) if self._row is None else self._columns(self._row)
-        for number, (whole, columns) in enumerate(zip(self._wholes, rows, strict=True)):
-            own = self._part(number, whole)
-            yield nn.Parameter(own if columns is None else columns[0, : own.numel()].copy_(own))
+    def _make_rooms(self) -> None:
+        """Finds room where the parameters lie, or moves them to some."""
+        self._rooms = [
+            _room(each.data, self._ranks * length, self.drops)
+            for each, length in zip(self.parameters, self._lengths, strict=True)
+        ]
+        self._wholes = [
+            room.as_strided(each.shape, each.stride())
+            for each, room in zip(self.parameters, self._rooms, strict=True)
+        ]
+        for parameter, whole in zip(self.parameters, self._wholes, strict=True):
+            parameter.data = whole
 
-    def _part(self, number: int, tensor: Tensor) -> Tensor:
+    def _own(self, number: int) -> Tensor:
         length = self._lengths[number]
-        return _flat(tensor)[self._rank * length : (self._rank + 1) * length]
+        return self._rooms[number][self._rank * length : (self._rank + 1) * length]
 
-    def _columns(self, rows: Tensor) -> Iterator[Tensor]:
-        """Yields the columns of each parameter."""
-        return iter(torch.split(rows[:, : sum(self._lengths)], self._lengths, dim=1))
-
-    def _zeros(self, rows: int, more: int = 0) -> Tensor:
-        like = self.parameters[0]
-        return torch.zeros((rows, sum(self._lengths) + more), dtype=like.dtype, device=like.device)
+    def _filled(self) -> list[Tensor]:
+        """Returns of each row what is the parameter's."""
+        begins = [self._rank * length for length in self._lengths]
+        return [
+            row[: max(0, each.numel() - begin)]
+            for row, each, begin in zip(self._rows, self._wholes, begins, strict=True)
+        ]
 
 
 def can_be_cut(parameter: nn.Parameter, ranks: int) -> bool:
@@ -177,25 +209,20 @@ def _empty_like(whole: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.empty_strided(whole.shape, whole.stride(), dtype=dtype, device=whole.device)
 
 
-def _with_own_memory(tensor: Tensor) -> Tensor:
-    if tensor.untyped_storage().nbytes() == tensor.nbytes:
-        return tensor
-    return _empty_like(tensor, tensor.dtype).copy_(tensor)
+def _padded(flat: Tensor, elements: int) -> Tensor:
+    missing = elements - flat.numel()
+    return nn.functional.pad(flat, (0, missing)) if missing else flat
 
 
-def _pack(rows: Tensor, flat: Tensor) -> None:
-    """Copies elements into rows, one after the other."""
-    length = rows.shape[1]
-    full, rest = divmod(flat.numel(), length)
-    rows[:full].copy_(flat[: full * length].view(full, length))
-    if rest:
-        rows[full, :rest].copy_(flat[full * length :])
+def _room(tensor: Tensor, elements: int, alone: bool) -> Tensor:
+    """Returns flat memory of so many elements that begins with the tensor's: where it lies, or new.
 
-
-def _unpack(flat: Tensor, rows: Tensor) -> None:
-    """Copies elements out of rows."""
-    length = rows.shape[1]
-    full, rest = divmod(flat.numel(), length)
-    flat[: full * length].view(full, length).copy_(rows[:full])
-    if rest:
-        flat[full * length :].copy_(rows[full, :rest])
+    Args:
+        alone: nothing else lies in that memory.
+    """
+    is_all = tensor.untyped_storage().nbytes() == elements * tensor.element_size()
+    if is_all or (tensor.numel() == elements and not alone):
+        return tensor.detach().as_strided((elements,), (1,))
+    room = tensor.new_zeros(elements)
+    room[: tensor.numel()] = _flat(tensor)
+    return room
