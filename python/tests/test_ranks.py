@@ -12,6 +12,7 @@ INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
 LONG = "test_transformers.py"  # Importing those models alone takes seconds.
 ALL = sorted({file.name for file in (HERE / "ranks").glob("test_*.py")} - {LONG})
 BACK_END = [name for name in ALL if name.startswith("test_process_group")]
+TRAINING = [name for name in ALL if name.startswith(("test_parallel", "test_fit"))]
 
 
 def inside(*files: str) -> list[str]:
@@ -21,8 +22,13 @@ def inside(*files: str) -> list[str]:
 
 def run_all(launch: Launch, ranks: int) -> None:
     """In one job: most of its time is `import torch`. The back end joins first, and leaves."""
-    files = sorted(ALL, key=lambda name: name not in BACK_END)
+    others = (name for name in ALL if name not in TRAINING)
+    files = sorted(others, key=lambda name: name not in BACK_END)
     launch(*inside(*files), ranks=ranks, seconds=400, CORRO_TEST_IN_RANKS="1").check()
+
+
+def run_training(launch: Launch, ranks: int) -> None:
+    launch(*inside(*TRAINING), ranks=ranks, seconds=400, CORRO_TEST_IN_RANKS="1").check()
 
 
 @pytest.mark.apart
@@ -42,6 +48,25 @@ def test_all_with_two_ranks(launch: Launch) -> None:
 @pytest.mark.timeout(450)
 def test_all_with_one_rank(launch: Launch) -> None:
     run_all(launch, 1)
+
+
+@pytest.mark.apart
+@pytest.mark.timeout(450)
+def test_training_with_four_ranks(launch: Launch) -> None:
+    run_training(launch, 4)
+
+
+@pytest.mark.apart
+@pytest.mark.torch22
+@pytest.mark.timeout(450)
+def test_training_with_two_ranks(launch: Launch) -> None:
+    run_training(launch, 2)
+
+
+@pytest.mark.apart
+@pytest.mark.timeout(450)
+def test_training_with_one_rank(launch: Launch) -> None:
+    run_training(launch, 1)
 
 
 @pytest.mark.apart
