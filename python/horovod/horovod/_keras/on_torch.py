@@ -25,17 +25,31 @@ class _Torch(ArrayBackEnd):
     compression = Compression
 
     def reducer(self, options: Options) -> GradientReducer:
-        return _Reducer(options, self.reduced)
+        return _Reducer(options, self.reduced_in_place)
+
+    def reduced_in_place(self, gradients: Sequence[Any], options: Options) -> list[Any]:
+        """As reduced(), but without new memory, if no other form of them travels."""
+        if options.compression is not Compression.none:
+            return self.reduced(gradients, options)
+        own = [gradient.contiguous() for gradient in gradients]
+        mpi_ops.grouped_allreduce_(own, **_how(options))
+        return own
 
     def reduced(self, gradients: Sequence[Any], options: Options) -> list[Any]:
         return mpi_ops.grouped_allreduce(
             [gradient.contiguous() for gradient in gradients],
             compression=options.compression,
-            op=options.op,
-            prescale_factor=1.0 / options.gradient_predivide_factor,
-            postscale_factor=options.gradient_predivide_factor,
-            process_set=options.process_set,
+            **_how(options),
         )
+
+
+def _how(options: Options) -> dict[str, Any]:
+    return {
+        "op": options.op,
+        "prescale_factor": 1.0 / options.gradient_predivide_factor,
+        "postscale_factor": options.gradient_predivide_factor,
+        "process_set": options.process_set,
+    }
 
 
 BACK_END = _Torch()
