@@ -69,8 +69,11 @@ class RankReport:
     """Of the host; None: there is one alone."""
 
 
-def report_of(host: int, device: torch.device) -> RankReport:
+def report_of(host: int, device: torch.device, dtype: torch.dtype) -> RankReport:
     """Returns this rank's report, without its links. Does not communicate.
+
+    Args:
+        dtype: what is to be computed in, whose peak is in the report if planners know of it.
 
     Raises:
         InvalidArgumentError: the device is neither a "cpu" nor a "cuda".
@@ -89,7 +92,7 @@ def report_of(host: int, device: torch.device) -> RankReport:
         threads=0 if gpu else min(torch.get_num_threads(), len(os.sched_getaffinity(0))),
         known=_known(device) if gpu else "",
         memory=memory,
-        peak=_peaks(device),
+        peak=_peaks(device, dtype),
         memory_bandwidth=_copying(device, copied),
     )
 
@@ -179,14 +182,15 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def _peaks(device: torch.device) -> dict[str, float]:
-    """Returns FLOP/s of matrix products, of f32 and of what is faster."""
+def _peaks(device: torch.device, dtype: torch.dtype) -> dict[str, float]:
+    """Returns FLOP/s of matrix products, of f32, of what is faster, and of this dtype."""
     f32 = _multiplying(device, torch.float32)
-    halves = {"bf16": torch.bfloat16}
-    if device.type == "cuda":
-        halves["f16"] = torch.float16
-    peaks = {name: _multiplying(device, dtype) for name, dtype in halves.items()}
-    return {"f32": f32, **{name: rate for name, rate in peaks.items() if rate > f32}}
+    measured = {"bf16": torch.bfloat16, "f16": torch.float16}
+    if device.type != "cuda" and dtype != torch.float16:
+        del measured["f16"]  # Slow there.
+    peaks = {name: _multiplying(device, each) for name, each in measured.items()}
+    kept = {n: rate for n, rate in peaks.items() if rate > f32 or measured[n] == dtype}
+    return {"f32": f32, **kept}
 
 
 def _multiplying(device: torch.device, dtype: torch.dtype) -> float:

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_flatten
 import corro.torch as ct
 from corro._context import world
 from corro.torch.parallel import samples
+from corro.torch.parallel.main_weights import is_low
 from corro.torch.parallel.planning import STRATEGIES, agreed_plan, agreed_recording, raise_first
 from corro.torch.parallel.resources import resources_of
 from corro.torch.parallel.scaling import Scaling, refusal_of
@@ -33,6 +34,7 @@ def parallelize(
     memory_limit: float | str | None = None,
     max_norm: float | None = None,
     loss_scale: float | str | None = None,
+    main_weights: bool = False,
 ) -> Trainer:
     """Plans how this job's ranks train a model together, and returns what does so.
 
@@ -57,6 +59,8 @@ def parallelize(
         max_norm: gradients are scaled down to this 2-norm, over all parameters, if theirs is more.
         loss_scale: by what losses are multiplied before backward, and gradients divided after:
             a number, or "dynamic". For float16. A step whose gradients overflow changes nothing.
+        main_weights: of parameters in bfloat16 or float16 the optimizer steps copies in f32, with
+            state in f32, of gradients that are added up in f32; parameters are the copies, rounded.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which.
@@ -66,19 +70,22 @@ def parallelize(
     group = world()
     batch = samples.plain(sample_batch)
     refusal = _refusal(model, optimizer, loss, batch) or refusal_of(max_norm, loss_scale)
+    refusal = refusal or _refusal_of_mains(model, main_weights)
     raise_first(refusal, group)
     recording = agreed_recording(model, loss, batch, group)
     if resources is None:
-        resources = resources_of(group, device_of(model))
+        resources = resources_of(group, device_of(model), recording.dtype)
     allowed = tuple(strategies)
     if not goes_by_elements(optimizer):
         raise_first(_refusal_to_shard(optimizer, pins), group)
         allowed = tuple(each for each in allowed if each != "sharding")
-    planned = agreed_plan(recording, group, resources, objective, pins, memory_limit, allowed)
+    dtypes = {"gradient_dtype": "f32"} if main_weights else {}
+    pinned = {**dtypes, **(pins or {})}
+    planned = agreed_plan(recording, group, resources, objective, pinned, memory_limit, allowed)
     ct.broadcast_parameters(model.state_dict(), group=group)
     ct.broadcast_optimizer_state(optimizer, group=group)
     scaling = Scaling(max_norm, loss_scale)
-    return Trainer(model, optimizer, loss, recording, planned, group, scaling)
+    return Trainer(model, optimizer, loss, recording, planned, group, scaling, main_weights)
 
 
 def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
@@ -95,6 +102,14 @@ def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
         return f"parallelize: optimizer: has {strange} parameters that are not the model's"
     if not any(isinstance(leaf, Tensor) for leaf in tree_flatten(batch)[0]):
         return "parallelize: sample_batch: has no tensors"
+    return None
+
+
+def _refusal_of_mains(model: nn.Module, main_weights: object) -> str | None:
+    if not isinstance(main_weights, bool):
+        return f"parallelize: main_weights: {main_weights!r} is neither True nor False"
+    if main_weights and not any(map(is_low, model.parameters())):
+        return "parallelize: main_weights: no parameter is in bfloat16 or float16"
     return None
 
 

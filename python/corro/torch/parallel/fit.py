@@ -75,6 +75,7 @@ def fit(
     memory_limit: float | str | None = None,
     max_norm: float | None = None,
     loss_scale: float | str | None = None,
+    main_weights: bool = False,
 ) -> History:
     """Trains a model by a plan of all ranks, as parallelize() makes it; returns the losses.
 
@@ -101,8 +102,8 @@ def fit(
         scheduler: a torch learning-rate scheduler of the optimizer, stepped after each step.
         progress: draws a bar on rank 0's stderr, if that is a terminal or `corro run`; else prints
             a line after each epoch.
-        resources, objective, strategies, pins, memory_limit, max_norm, loss_scale: as
-            parallelize() takes them.
+        resources, objective, strategies, pins, memory_limit, max_norm, loss_scale, main_weights:
+            as parallelize() takes them.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which; also where samples differ
@@ -133,6 +134,7 @@ def fit(
         memory_limit=memory_limit,
         max_norm=max_norm,
         loss_scale=loss_scale,
+        main_weights=main_weights,
     )
     with trainer, _checkpointer(options, group) as checkpointer:
         return _Fitting(trainer, loss, batches, checked, options, checkpointer).run()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 import corro
@@ -42,6 +43,8 @@ class Recording:
     description: ModelDescription
     layers: tuple[Layer, ...]
     samples: int
+    dtype: torch.dtype
+    """That most parameters have."""
 
     @classmethod
     def of(cls, model: nn.Module, loss: Loss, batch: Any) -> Recording:
@@ -54,14 +57,16 @@ class Recording:
         trace = trace_step(model, batch, loss)
         units, layers = layers_of(trace)
         first = first_tensor(batch)
-        subject = Subject(type(model).__name__, samples, tokens_of(first), dtype_of(model, first))
-        return cls(describe(trace, subject, units), tuple(layers), samples)
+        dtype = dtype_of(model, first)
+        subject = Subject(type(model).__name__, samples, tokens_of(first), dtype)
+        return cls(describe(trace, subject, units), tuple(layers), samples, dtype)
 
     @property
     def lines(self) -> list[str]:
         """What has to be the same on all ranks."""
         return [
             f"a sample_batch of {self.samples}",
+            f"parameters in {str(self.dtype).removeprefix('torch.')}",
             *(
                 f"layer {layer.name} with {', '.join(layer.parameters) or 'no parameters'}, "
                 f"given {layer.border}"

@@ -73,7 +73,9 @@ class _Part:
         )
 
 
-def resources_of(group: Group, device: torch.device) -> Mapping[str, object]:
+def resources_of(
+    group: Group, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Mapping[str, object]:
     """Returns the cluster that the group's ranks are: what corro.plan(cluster=...) takes.
 
     Blocks until all ranks of the group have called it, and measures for less than a second. The
@@ -82,6 +84,7 @@ def resources_of(group: Group, device: torch.device) -> Mapping[str, object]:
     Args:
         group: ranks, of which those of a host follow each other.
         device: on which this rank is to compute, a "cpu" or a "cuda".
+        dtype: of the model, the same on all ranks.
 
     Raises:
         InvalidArgumentError: on every rank: ranks are not numbered host by host, or a rank's device
@@ -92,7 +95,7 @@ def resources_of(group: Group, device: torch.device) -> Mapping[str, object]:
     _check_order(group.ranks, hosts)
     _context.barrier(group)
     try:
-        own: RankReport | str = capability.report_of(hosts[group.rank()], device)
+        own: RankReport | str = capability.report_of(hosts[group.rank()], device, dtype)
     except Exception as error:  # Whatever torch says of the device: the others wait to hear it.
         own = f"parallelize: resources: rank {group.ranks[group.rank()]}: {_line(error)}"
     reports: list[RankReport | str] = allgather_object(own, group=group)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from corro.torch.parallel.shards import Shard
+if TYPE_CHECKING:
+    from corro.torch.parallel.shards import Shard
 
 _BY_ELEMENTS = (
     *("SGD", "ASGD", "Adagrad", "Adadelta", "RMSprop", "Rprop"),
@@ -35,33 +36,58 @@ def step_parts(
     """From now on it steps the parts, with their part of the state; if `cut`, else state stays."""
     for shard in shards:
         for number, (parameter, part) in enumerate(zip(shard.parameters, shard.parts, strict=True)):
-            _replace(optimizer, parameter, part, partial(shard.cut, number) if cut else None)
+            converted = partial(shard.cut, number) if cut else None
+            replace(optimizer, parameter, part, converted, casts=cut)
 
 
 def step_parameters(
-    optimizer: torch.optim.Optimizer, shards: Iterable[Shard], *, join: bool = True
+    optimizer: torch.optim.Optimizer,
+    shards: Iterable[Shard],
+    *,
+    join: bool = True,
+    casts: bool = False,
 ) -> None:
-    """From now on it steps the parameters again, with all of their state; if `join`, which is
-    collective and blocks, else state stays."""
+    """From now on it steps the parameters again.
+
+    Args:
+        join: with all of their state, which is collective and blocks; else state stays.
+        casts: they get their state in their dtype; else it has that of the parts.
+    """
     for shard in shards:
         for number, (parameter, part) in enumerate(zip(shard.parameters, shard.parts, strict=True)):
-            _replace(optimizer, part, parameter, partial(shard.join, number) if join else None)
+            converted = partial(shard.join, number) if join else None
+            replace(optimizer, part, parameter, converted, casts=casts)
 
 
-def _replace(
+def replace(
     optimizer: torch.optim.Optimizer,
     old: nn.Parameter,
     new: nn.Parameter,
-    converted: Callable[[Tensor], Tensor] | None,
+    converted: Callable[[Tensor], Tensor] | None = None,
+    *,
+    casts: bool = False,
 ) -> None:
+    """Has the optimizer step another parameter, with the state of the one before.
+
+    Args:
+        converted: what becomes of state that has a number for each element.
+        casts: such state gets the new one's dtype, if the old one's was another.
+    """
     for group in optimizer.param_groups:
         group["params"][:] = [new if each is old else each for each in group["params"]]
     state: dict[str, Any] | None = optimizer.state.pop(old, None)
-    if state is not None:
-        optimizer.state[new] = {
-            key: converted(value) if converted is not None and _is_like(value, old) else value
-            for key, value in state.items()
-        }
+    if state is None:
+        return
+
+    def changed(key: str, value: Any) -> Any:
+        if key == "step" or not _is_like(value, old):
+            return value
+        made = value if converted is None else converted(value)
+        retyped = casts and new.dtype != old.dtype and made.is_floating_point()
+        return made.to(new.dtype) if retyped else made
+
+    # A dict of its own: a state_dict() has the one before.
+    optimizer.state[new] = {key: changed(key, value) for key, value in state.items()}
 
 
 def _is_like(value: Any, parameter: nn.Parameter) -> bool:

@@ -24,6 +24,7 @@ from corro._context import Group
 from corro.errors import FailedPreconditionError
 from corro.torch.parallel.borders import Layer, Place
 from corro.torch.parallel.clock import WEIGHTS, Clock
+from corro.torch.parallel.main_weights import is_low
 from corro.torch.parallel.shards import Shard
 
 STATE, GRADIENTS, PARAMETERS = 1, 2, 3  # Levels of ZeRO: what is cut, and all before it.
@@ -43,6 +44,7 @@ class Sharding:
         parameters: Mapping[str, nn.Parameter],
         group: Group,
         clock: Clock,
+        main_weights: bool = False,
     ) -> None:
         """Cuts nothing if `level`, of ZeRO, is 0.
 
@@ -51,9 +53,11 @@ class Sharding:
             parameters: those of them that are cut, by name.
             group: the ranks of the stage.
             clock: counts the time of collectives inside of forward and backward.
+            main_weights: parts of parameters of low precision are of main weights.
         """
         self._level = level
         self._clock = clock
+        self._main_weights = main_weights
         self._uses: list[list[Shard]] = []
         self._first_read: list[list[Shard]] = []  # In each use: backward is through with them.
         self._numbers: dict[Place, int] = {}
@@ -71,7 +75,8 @@ class Sharding:
         of_calls: dict[Place, list[Shard]] = {}
         for readers, names in _by_readers(layers, parameters, self._level):
             drops = bool(readers) and self._level == PARAMETERS
-            shard = Shard(names, [parameters[name] for name in names], group, drops)
+            own = [parameters[name] for name in names]
+            shard = Shard(names, own, group, drops, self._main_weights and is_low(own[0]))
             for call in readers:
                 of_calls.setdefault(call, []).append(shard)
             if not readers:
@@ -99,12 +104,17 @@ class Sharding:
         """Of parameters: whole ones, or parts and the most of what is gathered for two calls."""
         gathered = [{*one, *two} for one, two in pairwise([*self._uses, []])]
         dropped = [sum(shard.bytes for shard in use if shard.drops) for use in gathered]
-        parts = sum(each.nbytes for shard in self.shards if shard.drops for each in shard.parts)
+        rows = (shard for shard in self.shards if shard.drops and not shard.has_main)
+        parts = sum(each.nbytes for shard in rows for each in shard.parts)
         return (
             max(dropped, default=0)
             + parts
             + sum(shard.bytes for shard in self.shards if not shard.drops)
         )
+
+    @property
+    def bytes_of_mains(self) -> int:
+        return sum(each.nbytes for one in self.shards if one.has_main for each in one.parts)
 
     # --- Forward --------------------------------------------------------------------------------
 
@@ -212,6 +222,22 @@ class Sharding:
         for shard in self.shards:
             shard.take()
             shard.drop()
+
+    def main_weights(self) -> dict[str, Tensor]:
+        """Returns them whole, by names of parameters. Blocks."""
+        return {
+            name: shard.join(number, part.detach())
+            for shard in self.shards
+            if shard.has_main
+            for number, (name, part) in enumerate(zip(shard.names, shard.parts, strict=True))
+        }
+
+    def adopt_main_weights(self, mains: Mapping[str, Tensor]) -> None:
+        """Takes parts of whole ones, of those that there are."""
+        for shard in self.shards:
+            for number, (name, part) in enumerate(zip(shard.names, shard.parts, strict=True)):
+                if shard.has_main and name in mains:
+                    part.data.copy_(shard.cut(number, mains[name].to(part.device)))
 
     def _gather(self, number: int, following: int) -> None:
         """Makes a use's parameters whole, and begins with those of the one that follows."""

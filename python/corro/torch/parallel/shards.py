@@ -22,6 +22,7 @@ from corro._calls import Call, Handle
 from corro._context import Group
 from corro._reduce_op import Sum
 from corro.torch.memory_order import dense_strides
+from corro.torch.parallel.main_weights import DTYPE, add_up, take_changes
 from corro.torch.parallel.stand_ins import stand_in
 from corro.torch.verbs import calls
 
@@ -30,7 +31,8 @@ class Shard:
     """Parameters of one dtype. Its collectives have to be called by all ranks of the group.
 
     The parts are tensors that an optimizer may step. While the parameters are whole, the parts are
-    views of them; a shard that drops its parameters has parts in memory of their own.
+    views of them; a shard that drops its parameters, or has main weights, has parts in memory of
+    their own.
 
     A collective begins and ends, so that something else may be done in between; all ranks begin
     them in one order. It reads and writes tensors where they lie, by an operation for each
@@ -39,18 +41,41 @@ class Shard:
     """
 
     def __init__(
-        self, names: Sequence[str], parameters: Sequence[nn.Parameter], group: Group, drops: bool
+        self,
+        names: Sequence[str],
+        parameters: Sequence[nn.Parameter],
+        group: Group,
+        drops: bool,
+        has_main: bool = False,
     ) -> None:
-        """`parameters`: dense, on one device; `drops`: it may drop() them."""
+        """
+        Args:
+            parameters: dense, on one device.
+            drops: it may drop() them.
+            has_main: the parts are those of main weights (main_weights.py).
+        """
         self.names = tuple(names)
         self.drops = drops
+        self.has_main = has_main
         self.parameters = tuple(parameters)
+        self.dtype = DTYPE if has_main else self.parameters[0].dtype
+        """Of parts, and in which gradients are reduced."""
+        self.accumulators = self.parameters
+        """Tensors whose `grad` is that of the parameters, until it is reduced."""
+        self.hooks: list[Any] = []  # Handles.
+        if has_main:
+            self.accumulators = tuple(
+                nn.Parameter(stand_in(each.shape, self.dtype, each.device)) for each in parameters
+            )
+            self.hooks = list(map(add_up, self.parameters, self.accumulators))
         self._group = group
         self._ranks, self._rank = group.size(), group.rank()
         self._lengths = [-(-each.numel() // self._ranks) for each in parameters]
         self._make_rooms()
-        own = [self._own(number) for number in range(len(parameters))]
-        self._rows = [each.clone() for each in own] if drops else own  # This rank's, of each room.
+        self._has_rows = drops or has_main  # Of its own; else they lie in the rooms.
+        self._rows = [self._own(number) for number in range(len(parameters))]
+        if self._has_rows:
+            self._rows = [each.to(self.dtype, copy=True) for each in self._rows]
         self.parts = tuple(map(nn.Parameter, self._filled()))
         self.is_whole = True
         self._gathering: Handle[Any] | None = None
@@ -65,9 +90,9 @@ class Shard:
 
     def begin_reduce(self) -> None:
         """Begins to sum all ranks' gradients, and takes those of the parameters."""
-        flags = torch.tensor([0.0 if each.grad is None else 1.0 for each in self.parameters])
-        gradients = [self._gradient(number) for number in range(len(self.parameters))]
-        for each in self.parameters:
+        flags = torch.tensor([0.0 if each.grad is None else 1.0 for each in self.accumulators])
+        gradients = [self._gradient(number) for number in range(len(self.accumulators))]
+        for each in self.accumulators:
             each.grad = None
         came = calls.allreduce_(flags, Sum, group=self._group)
         sums = calls.grouped_reducescatter(gradients, Sum, group=self._group)
@@ -89,9 +114,9 @@ class Shard:
 
     def _gradient(self, number: int) -> Tensor:
         """Returns a parameter's gradient as long as its room."""
-        gradient = self.parameters[number].grad
+        gradient = self.accumulators[number].grad
         if gradient is None:
-            return torch.zeros_like(self._rooms[number])
+            return torch.zeros_like(self._rooms[number], dtype=self.dtype)
         return _padded(_flat(_like(gradient, self._wholes[number])), self._rooms[number].numel())
 
     # --- Parameters ---------------------------------------------------------------------------
@@ -103,7 +128,10 @@ class Shard:
         if self.drops:
             for room in self._rooms:
                 room.untyped_storage().resize_(room.nbytes)
-        gathered = map(calls.gather_into, self._rooms, self._rows, repeat(self._group))
+        rows = self._rows
+        if self.has_main:  # What is gathered is rounded first.
+            rows = [self._own(number).copy_(row) for number, row in enumerate(rows)]
+        gathered = map(calls.gather_into, self._rooms, rows, repeat(self._group))
         self._gathering = Call.joined(list(gathered)).start()
 
     def end_gather(self) -> None:
@@ -132,10 +160,13 @@ class Shard:
         """Takes into the parts what the parameters are, which the user may have changed."""
         self._make_rooms()
         for number, row in enumerate(self._rows):
-            if self.drops:
-                row.copy_(self._own(number))
+            own = self._own(number)
+            if self.has_main:
+                take_changes(row, own)
+            elif self._has_rows:
+                row.copy_(own)
             else:
-                self._rows[number] = self._own(number)
+                self._rows[number] = own
         for part, row in zip(self.parts, self._filled(), strict=True):
             part.data = row
 

@@ -32,9 +32,9 @@ _EVERYWHERE: Layouts = Layouts({}, None, None)
 class TrainerState(TorchState):
     """What a trainer has, and attributes that all ranks have alike; for a Checkpointer.
 
-    It holds parameters, buffers, the optimizer's state and options, how many steps were made, the
-    seed from which dropout is drawn, and the scale of losses. Load it before the first step, or
-    after gather().
+    It holds parameters, buffers, the optimizer's state and options, main weights, how many steps
+    were made, the seed from which dropout is drawn, and the scale of losses. Load it before the
+    first step, or after gather().
     """
 
     def __init__(self, trainer: Trainer, **attributes: Any) -> None:
@@ -62,10 +62,11 @@ class TrainerState(TorchState):
         with self._trainer._whole_optimizer(join=True, cut=True):
             tree = super()._tree()
             tree["optimizer"]["state"] = self._state_of_all(tree["optimizer"]["state"])
+        tree["optimizer"]["main"] = self._state_of_all(self._trainer._main_weights())
         return tree
 
     def _state_of_all(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the optimizer's state for every parameter, in the same order on all ranks."""
+        """Returns what ranks have for their parameters, in the same order on all ranks."""
         trainer, group = self._trainer, self._trainer._group
         names = [name for name, _ in trainer.model.named_parameters()]
         owners: dict[int, list[str]] = {}
@@ -97,5 +98,6 @@ class TrainerState(TorchState):
         }
         with trainer._whole_optimizer(cut=True):
             super()._adopt_tree({**tree, "optimizer": optimizer}, step)
+        trainer._adopt_main_weights(optimizer.get("main", {}))
         trainer.scaling.adopt(self.loss_scale)
         trainer._go_on_from(step, self.dropout_seed)

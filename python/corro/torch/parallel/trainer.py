@@ -13,7 +13,7 @@ Parameters of other stages take no memory from the first step on; gather() bring
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from corro.planned import Stage as PlannedStage
 from corro.torch.parallel import samples, slots
 from corro.torch.parallel.borders import Layer
 from corro.torch.parallel.clock import COMPUTE, SYNC, UPDATE
+from corro.torch.parallel.main_weights import MainWeights, is_low
 from corro.torch.parallel.planning import (
     Recording,
     recomputed_of,
@@ -64,6 +65,7 @@ class Trainer:
         planned: Planned,
         group: Group,
         scaling: Scaling,
+        main_weights: bool = False,
     ) -> None:
         self.model = model
         self.optimizer = optimizer
@@ -91,7 +93,7 @@ class Trainer:
         self._device = device_of(model)
         ranks = [group.ranks[seat] for seat in seats]
         columns = [ranks[n * shape.data : (n + 1) * shape.data] for n in range(len(stages))]
-        self._divide_parameters(columns)
+        self._divide_parameters(columns, main_weights)
         self._stage = Stage(
             model,
             loss,
@@ -113,9 +115,13 @@ class Trainer:
         self._guards = [
             model.register_forward_pre_hook(self._refuse_parts),
             model.register_state_dict_pre_hook(self._refuse_parts),  # type: ignore[no-untyped-call]
+            *self._mains.hooks,
+            *(hook for shard in self._sharding.shards for hook in shard.hooks),
         ]
 
-    def _divide_parameters(self, ranks_of_stages: Sequence[Sequence[int]]) -> None:
+    def _divide_parameters(
+        self, ranks_of_stages: Sequence[Sequence[int]], main_weights: bool
+    ) -> None:
         """Finds the shards of what this stage alone uses, and the shares of all else it uses."""
         shape, own = self.plan.decisions.shape, self._stage_number
         parameters = dict(self.model.named_parameters())
@@ -130,10 +136,15 @@ class Trainer:
             if can_be_cut(parameters[name], shape.data)
         }
         rest = {name: used for name, used in users.items() if own in used and name not in cut}
-        self._shares = shares_of(rest, parameters, groups)
+        low = [
+            name for name in rest if is_low(parameters[name]) and id(parameters[name]) in stepped
+        ]
+        self._mains = MainWeights({name: parameters[name] for name in low if main_weights})
+        self._shares = shares_of(rest, {**parameters, **self._mains.mains}, groups)
         layers = self._layers_of(self.plan.decisions.stages[own])
-        self._sharding = Sharding(level, layers, cut, groups[own,], self._measured.clock)
-        step_parts(self.optimizer, self._sharding.shards)
+        clock = self._measured.clock
+        self._sharding = Sharding(level, layers, cut, groups[own,], clock, main_weights)
+        self._step_parts()
 
     def __enter__(self) -> Self:
         return self
@@ -219,6 +230,7 @@ class Trainer:
                 self.optimizer.zero_grad(set_to_none=True)
             self.optimizer.step()  # Without gradients it changes nothing, but counts.
             self.optimizer.zero_grad(set_to_none=True)
+            self._mains.write()
         with clock.of(SYNC):
             self._sharding.spread()
         self.steps += 1
@@ -234,20 +246,22 @@ class Trainer:
 
     def _kept(self) -> dict[str, float]:
         """Returns the bytes that this rank keeps from step to step, and of gradients in one."""
-        parameters = [each for share in self._shares for each in share.parameters]
-        stepped = parameters + [part for shard in self._sharding.shards for part in shard.parts]
+        parameters = dict(self.model.named_parameters())
+        whole = [parameters[name] for share in self._shares for name in share.names]
+        stepped = [each for share in self._shares for each in share.parameters]
+        stepped += [part for shard in self._sharding.shards for part in shard.parts]
         states = [self.optimizer.state.get(each, {}).values() for each in stepped]
+        mains = self._mains.bytes + self._sharding.bytes_of_mains
         return {
-            "weights": sum(each.nbytes for each in parameters) + self._sharding.bytes_kept,
+            "weights": sum(each.nbytes for each in whole) + self._sharding.bytes_kept,
             "gradients": self._gradient_bytes,
-            "optimizer": sum(
-                each.nbytes for state in states for each in state if isinstance(each, Tensor)
-            ),
+            "optimizer": mains
+            + sum(each.nbytes for state in states for each in state if isinstance(each, Tensor)),
         }
 
     def _bytes_of_gradients(self) -> int:
         whole = [each for share in self._shares for each in share.parameters]
-        cut = [each for one in self._sharding.shards for each in (*one.parameters, *one.parts)]
+        cut = [each for one in self._sharding.shards for each in (*one.accumulators, *one.parts)]
         return sum(each.grad.nbytes for each in whole + cut if each.grad is not None)
 
     def gather(self) -> nn.Module:
@@ -277,7 +291,7 @@ class Trainer:
         The optimizer steps the parameters again, and has the state of this rank's stage.
         """
         self.gather()
-        step_parameters(self.optimizer, self._sharding.shards)
+        self._step_parameters(join=True, casts=True)
         for each in self._guards:
             each.remove()
         self._loaded.unload()
@@ -313,9 +327,11 @@ class Trainer:
     def _weighted(self, result: Tensor, own: range) -> Tensor:
         if not self._last:
             return result
-        loss = result * (len(own) / self._count)
-        self._loss += float(loss.detach())
-        return loss * self.scaling.loss_scale
+        weight = len(own) / self._count
+        self._loss += float(result.detach()) * weight
+        # Of a loss in float16 the scaled one may be more than that can hold.
+        wide = result.to(torch.promote_types(result.dtype, torch.float32))
+        return wide * weight * self.scaling.loss_scale
 
     def _backward(self, firing: Firing) -> None:
         micro = firing.micro % self._micro_batches
@@ -367,6 +383,7 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             if self._is_released(name):
                 parameter.data = stand_in(parameter.shape, parameter.dtype, self._device)
+        self._mains.take()
         self._sharding.drop()
 
     def _go_on_from(self, step: int, seed: int) -> None:
@@ -382,11 +399,31 @@ class Trainer:
             join: it has their whole state, too. All ranks call it then; blocks.
             cut: it gets whole states inside, of which the parts keep their part.
         """
-        step_parameters(self.optimizer, self._sharding.shards, join=join)
+        self._step_parameters(join=join)
         try:
             yield
         finally:
-            step_parts(self.optimizer, self._sharding.shards, cut=cut)
+            self._step_parts(cut=cut)
+
+    def _step_parts(self, *, cut: bool = True) -> None:
+        """From now on the optimizer steps parts, and main weights."""
+        step_parts(self.optimizer, self._sharding.shards, cut=cut)
+        self._mains.step_mains(self.optimizer)
+
+    def _step_parameters(self, *, join: bool, casts: bool = False) -> None:
+        """From now on it steps the parameters again; `casts`: their state gets their dtype."""
+        step_parameters(self.optimizer, self._sharding.shards, join=join, casts=casts)
+        self._mains.step_parameters(self.optimizer, casts=casts)
+
+    def _main_weights(self) -> dict[str, Tensor]:
+        """Returns those of this stage, whole, by names of parameters. All ranks call it; blocks."""
+        mains: dict[str, Tensor] = {name: each.data for name, each in self._mains.mains.items()}
+        return mains | self._sharding.main_weights()
+
+    def _adopt_main_weights(self, mains: Mapping[str, Tensor]) -> None:
+        """Goes on with main weights of a checkpoint, of which parameters are there already."""
+        self._mains.adopt(mains)
+        self._sharding.adopt_main_weights(mains)
 
     def _owner_of(self, parameter: str) -> int:
         """Returns the rank of the world from which others get a parameter and its state."""
