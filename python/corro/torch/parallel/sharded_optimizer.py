@@ -59,6 +59,20 @@ def step_parameters(
             replace(optimizer, part, parameter, converted, casts=casts)
 
 
+def step_accumulators(optimizer: torch.optim.Optimizer, shards: Iterable[Shard]) -> None:
+    """From now on its parameters have whole shapes, and the dtype of parts; state stays."""
+    for shard in shards:
+        for part, whole in zip(shard.parts, shard.accumulators, strict=True):
+            replace(optimizer, part, whole)
+
+
+def step_parts_again(optimizer: torch.optim.Optimizer, shards: Iterable[Shard]) -> None:
+    """After step_accumulators(): parts get their part of whole state; theirs stays."""
+    for shard in shards:
+        for number, (whole, part) in enumerate(zip(shard.accumulators, shard.parts, strict=True)):
+            replace(optimizer, whole, part, partial(shard.cut, number))
+
+
 def replace(
     optimizer: torch.optim.Optimizer,
     old: nn.Parameter,

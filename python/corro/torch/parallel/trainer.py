@@ -34,6 +34,7 @@ from corro.torch.parallel import samples, slots
 from corro.torch.parallel.borders import Layer
 from corro.torch.parallel.clock import COMPUTE, SYNC, UPDATE
 from corro.torch.parallel.main_weights import MainWeights, is_low
+from corro.torch.parallel.optimizer_calls import OptimizerCalls
 from corro.torch.parallel.planning import (
     Recording,
     recomputed_of,
@@ -145,6 +146,8 @@ class Trainer:
         clock = self._measured.clock
         self._sharding = Sharding(level, layers, cut, groups[own,], clock, main_weights)
         self._step_parts()
+        self._calls = OptimizerCalls(self.optimizer, self._sharding.shards)
+        self._calls.attach()
 
     def __enter__(self) -> Self:
         return self
@@ -291,6 +294,7 @@ class Trainer:
         The optimizer steps the parameters again, and has the state of this rank's stage.
         """
         self.gather()
+        self._calls.detach()
         self._step_parameters(join=True, casts=True)
         for each in self._guards:
             each.remove()
@@ -399,11 +403,12 @@ class Trainer:
             join: it has their whole state, too. All ranks call it then; blocks.
             cut: it gets whole states inside, of which the parts keep their part.
         """
-        self._step_parameters(join=join)
-        try:
-            yield
-        finally:
-            self._step_parts(cut=cut)
+        with self._calls.detached():
+            self._step_parameters(join=join)
+            try:
+                yield
+            finally:
+                self._step_parts(cut=cut)
 
     def _step_parts(self, *, cut: bool = True) -> None:
         """From now on the optimizer steps parts, and main weights."""
