@@ -68,6 +68,7 @@ __all__ = [
     "DataLossError",
     "FailedPreconditionError",
     "Firing",
+    "Graph",
     "Group",
     "InternalError",
     "InvalidArgumentError",
@@ -160,6 +161,8 @@ def __getattr__(name: str) -> Any:
         return run
     if name in ("fit", "parallelize"):
         return getattr(import_module("corro.torch.parallel"), name)
+    if name == "Graph":
+        return import_module("corro.torch.services").Graph
     if name == "__version__":
         from corro import _native
 

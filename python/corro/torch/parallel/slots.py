@@ -18,7 +18,10 @@ from corro.errors import InvalidArgumentError
 _HEADER = struct.Struct("<8q")
 HEADER = _HEADER.size
 MOST_DIMS = 5
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_DTYPES = (
+    *(torch.float32, torch.bfloat16, torch.float16, torch.float64),
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+)
 _NOTHING = -1
 
 

@@ -1,0 +1,285 @@
+"""`corro.Graph`: services that ranks run, joined by channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import corro
+from corro.torch.services import Channel, Graph
+
+pytestmark = pytest.mark.usefixtures("job", "one_thread")
+
+STEPS = 8
+LAST = -1
+
+
+def rank_of(place: int) -> int:
+    """Returns a rank that there is."""
+    return place % corro.size()
+
+
+def numbers(step: int) -> Tensor:
+    return torch.arange(4.0) + step
+
+
+def kept(graph: Graph, channel: Channel, on: int = LAST) -> list[list[float]]:
+    """Returns a list that gets what the channel has, on that rank."""
+    seen: list[list[float]] = []
+    graph.service(
+        lambda each: seen.append(each.tolist()), channel, outputs=(), name="keep", on=rank_of(on)
+    )
+    return seen
+
+
+def test_tensors_go_from_service_to_service_in_the_order_of_steps() -> None:
+    graph = Graph()
+    source = graph.service(numbers, on=0)
+    double = graph.service(lambda each: each * 2, source, name="double", on=rank_of(1))
+    total = graph.service(torch.add, source, double, name="total", on=rank_of(2))
+    seen = kept(graph, total)
+    graph.run(1)
+    graph.run(4)
+    graph.run(0)
+    graph.close()
+    mine = [(3 * numbers(step)).tolist() for step in range(5)]
+    assert seen == (mine if corro.rank() == rank_of(LAST) else [])
+    assert graph.steps == 5
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.bfloat16, torch.uint8])
+def test_all_dtypes_and_smaller_last_batches(dtype: torch.dtype) -> None:
+    graph = Graph()
+    given = [torch.arange(6 * 3).reshape(6, 3).to(dtype), torch.ones(4, 3, dtype=dtype)]
+    source = graph.service(lambda step: given[step], name="load", on=0)
+    got: list[Tensor] = []
+    graph.service(got.append, source, outputs=(), name="take", on=rank_of(1))
+    graph.run(2)
+    graph.close()
+    if corro.rank() == rank_of(1):
+        assert [each.dtype for each in got] == [dtype, dtype]
+        assert all(torch.equal(one, other) for one, other in zip(got, given, strict=True))
+
+
+def test_a_loop_has_what_the_step_before_has_given() -> None:
+    graph = Graph()
+    weights = graph.channel("weights", torch.tensor([1.0]))
+    acted = graph.service(lambda each: each + 1, weights, name="actor", on=rank_of(1))
+    graph.service(lambda each: each * 2, acted, outputs=weights, name="learner", on=0)
+    seen = kept(graph, acted)
+    graph.run(2)
+    graph.run(2)
+    graph.close()
+    assert seen == ([[2.0], [5.0], [11.0], [23.0]] if corro.rank() == rank_of(LAST) else [])
+
+
+# --- Training -------------------------------------------------------------------------------------
+
+
+def modules() -> dict[str, nn.Module]:
+    torch.manual_seed(5)
+    return {
+        "encoder": nn.Linear(8, 16),
+        "middle": nn.Sequential(nn.Tanh(), nn.Linear(16, 16), nn.LayerNorm(16)),
+        "head": nn.Linear(16, 3),
+    }
+
+
+def batches() -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(3)
+    return [
+        (
+            torch.randn(6, 8, generator=generator),
+            torch.randint(0, 3, (6,), generator=generator),
+        )
+        for _ in range(STEPS)
+    ]
+
+
+def optimizer_of(parts: dict[str, nn.Module]) -> torch.optim.Optimizer:
+    return torch.optim.AdamW([each for of in parts.values() for each in of.parameters()], 1e-2)
+
+
+def in_one_process() -> tuple[list[float], dict[str, nn.Module]]:
+    """Returns the losses, and the trained modules."""
+    parts = modules()
+    optimizer, losses = optimizer_of(parts), []
+    for x, y in batches():
+        h = parts["encoder"](x)
+        loss = F.cross_entropy(parts["head"](parts["middle"](h) + h), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, parts
+
+
+def network(graph: Graph, on: Sequence[Any]) -> tuple[list[float], dict[str, nn.Module]]:
+    """Adds a model that skips over a service; returns what gets the losses, and the modules."""
+    parts, given, losses = modules(), batches(), []
+    x, y = graph.service(lambda step: given[step], name="load", outputs=("x", "y"), on=0)
+    h = graph.service(parts["encoder"], x, name="encoder", on=on[0])
+    skipped = graph.service(parts["middle"], h, name="middle", on=on[1])
+    joined = graph.service(torch.add, skipped, h, name="joined", on=on[2])
+    scores = graph.service(parts["head"], joined, name="head", on=on[2])
+    loss = graph.service(F.cross_entropy, scores, y, name="loss", on=on[3])
+    graph.service(lambda each: losses.append(float(each)), loss, outputs=(), name="keep", on=0)
+    graph.minimize(loss, optimizer_of(parts))
+    return losses, parts
+
+
+def check_as_in_one_process(graph: Graph, on: Sequence[Any]) -> None:
+    expected, whole = in_one_process()
+    losses, parts = network(graph, on)
+    graph.run(1)
+    graph.run(STEPS - 1)
+    graph.gather()
+    graph.close()
+    assert losses == (pytest.approx(expected, abs=1e-5) if corro.rank() == 0 else [])
+    for name, part in parts.items():
+        for one, other in zip(part.parameters(), whole[name].parameters(), strict=True):
+            torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+PLACES = [
+    pytest.param((0, 0, 0, 0), id="one rank"),
+    pytest.param((0, 1, 2, 3), id="a chain"),
+    pytest.param((1, 0, 1, 0), id="to and fro"),
+    pytest.param((None, None, None, None), id="planned"),
+    pytest.param(("a", "b", "a", "b"), id="by colour"),
+]
+
+
+@pytest.mark.parametrize("on", PLACES)
+def test_training_is_that_of_one_process(on: Sequence[Any]) -> None:
+    check_as_in_one_process(Graph(), [rank_of(at) if isinstance(at, int) else at for at in on])
+
+
+def test_replicas_share_rows_and_sum_gradients() -> None:
+    if corro.size() == 1:
+        pytest.skip("one rank has one replica")
+    check_as_in_one_process(Graph(), (0, (0, 1), 1, 0))
+    check_as_in_one_process(Graph(), ((1, 0), (1, 0), (1, 0), 0))
+
+
+@pytest.mark.parametrize("lanes", ["threads", "coroutines"])
+def test_services_side_by_side_give_the_same(lanes: str) -> None:
+    check_as_in_one_process(Graph(lanes=lanes), (0, rank_of(1), 0, rank_of(1)))
+
+
+def test_a_colour_is_one_rank() -> None:
+    graph = Graph()
+    network(graph, ("a", "b", "a", "b"))
+    graph.run(1)
+    places = graph.places
+    graph.close()
+    assert places["encoder"] == places["joined"] == places["head"]
+    assert places["middle"] == places["loss"]
+
+
+# --- What goes wrong ------------------------------------------------------------------------------
+
+
+def raises(step: int, at: int) -> Tensor:
+    if step == at:
+        raise ZeroDivisionError("no data")
+    return numbers(step)
+
+
+def returns(step: int, first: Any, then: Any) -> Any:
+    return first if step < 3 else then
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda step: raises(step, 0), "step 0: ZeroDivisionError: no data"),
+        (lambda step: raises(step, 3), "step 3: ZeroDivisionError: no data"),
+        (lambda _: 7, "step 0: returns a int, not a tensor"),
+        (lambda step: returns(step, numbers(0), None), "step 3: returns a NoneType, not a tensor"),
+        (
+            lambda step: returns(step, numbers(0), torch.ones(4, 2)),
+            r"step 3: gives \(4, 2\) of float32; the first step gave \(4,\) of float32",
+        ),
+        (
+            lambda step: returns(step, numbers(0), torch.ones(4, dtype=torch.int64)),
+            r"step 3: gives \(4,\) of int64",
+        ),
+        (
+            lambda step: returns(step, numbers(0), torch.ones(5)),
+            r"step 3: gives \(5,\) of float32; the first step gave \(4,\)",
+        ),
+    ],
+)
+def test_a_service_that_fails_is_named_on_every_rank(function: Any, said: str) -> None:
+    graph = Graph()
+    source = graph.service(function, name="source", on=rank_of(1))
+    back = graph.service(lambda each: each, source, name="same", on=0)
+    kept(graph, back)
+    with pytest.raises(corro.CorroError, match=f'service "source", {said}') as caught:
+        graph.run(5)
+    assert len(str(caught.value).splitlines()) == 1
+    with pytest.raises(corro.FailedPreconditionError, match="has failed before"):
+        graph.run(1)
+    graph.close()
+    corro.barrier()
+
+
+def nobody_feeds(graph: Graph) -> None:
+    graph.service(torch.neg, graph.channel("weights", numbers(0)), name="act", outputs=())
+
+
+def nobody_takes(graph: Graph) -> None:
+    images, _ = graph.service(numbers, name="load", outputs=("images", "labels"))
+    kept(graph, images)
+
+
+def waits_for_itself(graph: Graph) -> None:
+    weights = graph.channel("weights")
+    acted = graph.service(torch.neg, weights, name="actor")
+    graph.service(torch.neg, acted, name="learner", outputs=weights)
+
+
+def no_such_rank(graph: Graph) -> None:
+    kept(graph, graph.service(numbers, name="load", on=99))
+
+
+def other_replicas(graph: Graph) -> None:
+    load = graph.service(numbers, name="load")
+    one = graph.service(torch.neg, load, name="one", replicas=2)
+    graph.service(torch.neg, one, name="other", replicas=3, outputs=())
+
+
+@pytest.mark.parametrize(
+    ("declare", "said"),
+    [
+        (lambda _: None, "the graph has no services"),
+        (nobody_feeds, 'nobody feeds channel "weights"; service "act" waits for it'),
+        (nobody_takes, 'service "load": nobody takes its output "load.labels"'),
+        (waits_for_itself, 'services "learner", "actor" wait for each other, in a loop'),
+        (no_such_rank, 'service "load": on: there is no rank 99; the job has ranks 0 to'),
+        (other_replicas, 'service "one" has 2 replicas, and "other", which takes "one", 3'),
+    ],
+)
+def test_a_network_that_cannot_run_is_refused_before_anything_runs(declare: Any, said: str) -> None:
+    graph = Graph()
+    declare(graph)
+    with pytest.raises(corro.CorroError, match=f"graph.run: {said}"):
+        graph.run(1)
+    assert graph.steps == 0
+    assert not graph.log
+    graph.close()
+
+
+def test_ranks_that_declare_different_graphs_are_told() -> None:
+    if corro.size() == 1:
+        pytest.skip("one rank has one graph")
+    graph = Graph()
+    kept(graph, graph.service(numbers, name="load" if corro.rank() else "read", on=0))
+    with pytest.raises(corro.MismatchError, match=r"rank 0 has read.* where rank 1 has load"):
+        graph.run(1)
