@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -11,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import corro
-from corro.torch.services import Channel, Graph
+from corro.torch.services import Channel, Graph, Ready, policy
 
 pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
@@ -149,7 +154,7 @@ def check_as_in_one_process(graph: Graph, on: Sequence[Any]) -> None:
 PLACES = [
     pytest.param((0, 0, 0, 0), id="one rank"),
     pytest.param((0, 1, 2, 3), id="a chain"),
-    pytest.param((1, 0, 1, 0), id="to and fro"),
+    pytest.param((1, 0, 1, 0), id="back and forth"),
     pytest.param((None, None, None, None), id="planned"),
     pytest.param(("a", "b", "a", "b"), id="by colour"),
 ]
@@ -180,6 +185,163 @@ def test_a_colour_is_one_rank() -> None:
     graph.close()
     assert places["encoder"] == places["joined"] == places["head"]
     assert places["middle"] == places["loss"]
+
+
+def test_coroutines_wait_for_one_another() -> None:
+    """Both are on one thread; the first one awaits what the second one does."""
+    told = asyncio.Event()
+
+    async def waits(step: int) -> Tensor:
+        if step:  # Step 0 runs service by service.
+            await told.wait()
+            told.clear()
+        return numbers(step)
+
+    async def tells(step: int) -> Tensor:
+        if step:
+            told.set()
+        return numbers(step)
+
+    graph = Graph(lanes="coroutines")
+    one = graph.service(waits, on=0, slots=1)
+    other = graph.service(tells, on=0, slots=1)
+    seen = kept(graph, graph.service(torch.add, one, other, name="add", on=rank_of(1)), on=0)
+    graph.run(4)
+    graph.close()
+    assert seen == ([(2 * numbers(step)).tolist() for step in range(4)] if not corro.rank() else [])
+
+
+# --- Policies -------------------------------------------------------------------------------------
+
+
+def last(ready: Sequence[Ready]) -> Ready:
+    return ready[-1]
+
+
+def eager(ready: Sequence[Ready]) -> Ready:
+    """Lets sources run ahead."""
+    return max(ready, key=lambda one: (one.step, one.service))
+
+
+def losses_by(chosen: Any) -> tuple[list[float], list[str]]:
+    graph = Graph(policy=chosen)
+    losses, _ = network(graph, (0, rank_of(1), 0, rank_of(1)))
+    graph.run(3)
+    graph.run(STEPS - 3)
+    graph.close()
+    return losses, [f"{one.service} {one.step}" for one in graph.log if one.step]
+
+
+def test_the_order_changes_no_result() -> None:
+    free, _ = losses_by(None)
+    orders = []
+    for chosen in (last, eager):
+        losses, order = losses_by(chosen)
+        assert losses == free
+        assert losses_by(chosen) == (losses, order)
+        orders.append(order)
+    if corro.rank() == 0:
+        assert orders[0] != orders[1]
+        assert orders[1][:3] == ["load 1", "load 2", "encoder 1"]
+
+
+def test_a_policy_of_c_orders_like_one_of_python(tmp_path: Path) -> None:
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    source, library = tmp_path / "last.cc", tmp_path / "last.so"
+    source.write_text(
+        "#include <cstddef>\n#include <cstdint>\n"
+        "struct Ready { const char* service; uint32_t step, rank; double seconds; };\n"
+        'extern "C" size_t corro_policy(const Ready* ready, size_t count) {\n'
+        "  return ready[count - 1].service[0] ? count - 1 : count;\n}\n"
+    )
+    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", library], check=True)
+    assert losses_by(policy.Native(library)) == losses_by(last)
+    with pytest.raises(corro.InvalidArgumentError, match=r"policy .*nothing\.so"):
+        policy.Native(tmp_path / "nothing.so")
+
+
+def raising(_: Sequence[Ready]) -> Ready:
+    raise ZeroDivisionError("no idea")
+
+
+def looping(_: Sequence[Ready]) -> Ready:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        (raising, r"\"raising\": ZeroDivisionError\('no idea'\)"),
+        (looping, '"looping": has not answered in 0.5 seconds'),
+        (lambda _: 3, '"<lambda>": answers 3, which is not ready'),
+    ],
+)
+def test_a_policy_that_fails_is_told_on_every_rank(
+    chosen: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy, "MOST_SECONDS", 0.5)
+    graph = Graph(policy=chosen)
+    source = graph.service(numbers, name="load", on=0)
+    seen = kept(graph, source, on=0)
+    with pytest.raises(corro.InvalidArgumentError, match=f"graph.run: rank 0 policy {said}"):
+        graph.run(3)
+    assert graph.steps == 1, "no firing has begun"
+    graph.close()
+    assert len(seen) == (corro.rank() == 0)
+
+
+# --- What one can see -----------------------------------------------------------------------------
+
+
+def test_a_recorded_step_is_played_again(tmp_path: Path) -> None:
+    folder = corro.broadcast_object(str(tmp_path))
+    graph = Graph()
+    torch.manual_seed(corro.rank())
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+    weights = [each.detach().clone() for each in module.parameters()]
+    source = graph.service(numbers, name="load", on=0)
+    scores = graph.service(module, source, name="model", on=rank_of(1))
+    loss = graph.service(torch.mean, scores, name="loss", on=0)
+    graph.minimize(loss, torch.optim.SGD(module.parameters(), 0.1))
+    graph.record(folder, {0, 2})
+    graph.run(4)
+    corro.barrier()
+    trained = [each.detach().clone() for each in module.parameters()]
+    for step in (0, 2):
+        again = graph.replay(folder, step, "model")
+        assert again.difference == 0.0
+        assert again.results[0].shape == (1,)
+    assert all(torch.equal(*each) for each in zip(module.parameters(), trained, strict=True))
+    if corro.rank() == rank_of(1):
+        assert not torch.equal(weights[0], trained[0])
+    with pytest.raises(corro.NotFoundError, match='no record of service "model", step 1'):
+        graph.replay(folder, 1, "model")
+    with pytest.raises(corro.NotFoundError, match='no service "mode"; there are load, model, loss'):
+        graph.replay(folder, 1, "mode")
+    graph.close()
+    fired = [one for one in graph.log if one.service == "load"]
+    assert [one.step for one in fired] == ([0, 1, 2, 3] if corro.rank() == 0 else [])
+    assert len({one.gave for one in fired}) == len(fired)
+
+
+def test_text_and_picture_say_what_is_where() -> None:
+    graph = Graph()
+    network(graph, (0, rank_of(1), 0, rank_of(1)))
+    assert "encoder: on 0" in graph.describe()
+    assert graph.svg().count("<rect") == 1 + 7
+    graph.run(1)
+    described, picture = graph.describe(), graph.svg()
+    graph.close()
+    assert f"middle: rank {rank_of(1)}; " in described
+    assert "2 slots of 384 bytes, 6x16 float32, gradients come back" in described
+    assert "  loss to keep: 2 slots of 4 bytes, scalar float32" in described
+    ranks = 1 + rank_of(1)
+    assert picture.count("<rect") == 1 + ranks + 7
+    assert "2 x 384 bytes" in picture
+    assert ElementTree.fromstring(picture).tag.endswith("svg")
 
 
 # --- What goes wrong ------------------------------------------------------------------------------

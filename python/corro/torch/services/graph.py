@@ -12,6 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +147,7 @@ class Graph:
 
         Args:
             initial: what its takers take in the first steps, before anybody has fed it.
-            slots: as of service(); at least as many as `initial`.
+            slots: as of service(); at least one more than `initial`.
         """
         name = declared.checked_name(name, "channel")
         if any(one.name == name for one in self._channels):
@@ -200,16 +201,11 @@ class Graph:
                 f"graph.run: the graph has failed before: {self._failure}"
             )
         until = self.steps + steps
-        try:
-            if self._running is None and steps:
-                self._begin()
-            if self._running is not None and until > self.steps:
-                self._running.run(until, self._order(until))
-        except BaseException as error:
-            if self._network is not None:
-                self._failure = str(error) or type(error).__name__
-            raise
-        self.steps = until
+        if self._running is None and steps:
+            self._failing(self._begin)
+        if self._running is not None and until > self.steps:
+            self._failing(partial(self._running.run, until, self._order(until)))
+            self.steps = until
 
     def gather(self) -> None:
         """Brings parameters and buffers of all modules to every rank. Called by all; blocks."""
@@ -291,6 +287,15 @@ class Graph:
         apart = self._lanes != "sequence" or self._policy is not None
         self._running = Running(network.cells, size, self._lanes, apart, self._fire)
         self.steps = FIRST
+
+    def _failing(self, act: Callable[[], None]) -> None:
+        """Acts; if that fails, no other step may follow."""
+        try:
+            act()
+        except BaseException as error:
+            if self._network is not None:
+                self._failure = str(error) or type(error).__name__
+            raise
 
     def _checked(self) -> list[Service]:
         """Returns the services in an order in which a step can run; ranks have the same ones."""

@@ -49,7 +49,7 @@ class Network:
                 if len(sources) == len(sinks) and source.replica != sink.replica:
                     continue
                 edge = _edge(f"{channel.name}:{source.name}>{sink.name}.{argument}", source, sink)
-                edge.slots = max(channel.slots, len(channel.initial))
+                edge.slots = max(channel.slots, len(channel.initial) + 1)
                 edge.output, edge.argument, edge.loops = output, argument, channel.loops
                 if len(sources) == 1:
                     edge.part, edge.parts = sink.replica, len(sinks)
