@@ -236,3 +236,15 @@ def test_the_script_that_horovod_became_known_by(tmp_path: Path) -> None:
     assert float(found[1]) > 0.7
     # A second writer would have left events of its own.
     assert len(list((tmp_path / "checkpoints").glob("events.out.tfevents.*"))) == 1
+
+
+@pytest.mark.parametrize("example", ["experts", "actors", "teacher"])
+def test_services_learn_together(launch: Launch, example: str, tmp_path: Path) -> None:
+    script, picture = str(EXAMPLES / f"services_{example}.py"), tmp_path / "graph.svg"
+    options = ("--picture", str(picture)) if example == "experts" else ()
+    reached = figures(launch(script, "--steps", "150", *options, ranks=2, seconds=300))
+    if example == "experts":
+        assert reached["last"] < reached["first"] / 2
+        assert "expert1" in picture.read_text()
+    else:
+        assert reached["last"] > reached["first"] + 0.3

@@ -12,6 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Container, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ import corro.torch as ct
 from corro import _arguments
 from corro._agreement import check_same_lines
 from corro._context import world
-from corro._objects import broadcast_object
+from corro._objects import allgather_bytes, broadcast_object
 from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from corro.torch.services import declared, drawing, log
 from corro.torch.services.cells import Call, Cell, Forward, Tensors, call_here
@@ -32,7 +33,7 @@ from corro.torch.services.first_step import failure_of, run_first
 from corro.torch.services.log import Fired, Recorder, Replayed
 from corro.torch.services.network import Network
 from corro.torch.services.placing import Places, places_of
-from corro.torch.services.policy import Policy, agreed_order
+from corro.torch.services.policy import Order, Policy, agreed_order
 from corro.torch.services.running import FIRST, LANES, Running, check_shape
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class Graph:
         if self._running is None and steps:
             self._failing(self._begin)
         if self._running is not None and until > self.steps:
-            self._failing(partial(self._running.run, until, self._order(until)))
+            self._failing(partial(self._run_plan, self._running, until, self._order(until)))
             self.steps = until
 
     def gather(self) -> None:
@@ -297,6 +298,21 @@ class Graph:
                 self._failure = str(error) or type(error).__name__
             raise
 
+    def _run_plan(self, running: Running, until: int, order: Order | None) -> None:
+        """Runs the plan; ranks that have no part in what has failed hear of it at the end."""
+        failure: Exception | None = None
+        try:
+            running.run(until, order)
+        except Exception as error:
+            failure = error
+        with suppress(CorroError) if failure else nullcontext():
+            said = allgather_bytes("graph.run", lambda: str(failure or "").encode(), world())
+        if failure:
+            raise failure
+        for rank, each in zip(world().ranks, said, strict=True):
+            if each:
+                raise InvalidArgumentError(f"graph.run: rank {rank}: {each.decode()}")
+
     def _checked(self) -> list[Service]:
         """Returns the services in an order in which a step can run; ranks have the same ones."""
         refusal: CorroError | None = None
@@ -345,7 +361,7 @@ class Graph:
                 if each is not None and self._optimizer is not None:
                     self._optimizer.state[parameter] = each
 
-    def _order(self, until: int) -> list[tuple[str, int]] | None:
+    def _order(self, until: int) -> Order | None:
         if self._policy is None or self._running is None:
             return None
         plan, first = self._running.plan, self.steps - FIRST
