@@ -62,6 +62,9 @@ def test_channels_are_of_one_graph_and_have_one_feeder() -> None:
 
 
 def test_options_that_do_not_exist() -> None:
+    graph = Graph()
+    with pytest.raises(corro.InvalidArgumentError, match=r"minimize: 3 is no torch\.optim"):
+        graph.minimize(graph.service(load), 3)  # type: ignore[arg-type]
     with pytest.raises(corro.InvalidArgumentError, match="lanes has to be one of"):
         Graph(lanes="processes")
     with pytest.raises(corro.InvalidArgumentError, match="policy has to be a function, not 3"):
@@ -75,6 +78,13 @@ def test_two_services_may_not_train_one_parameter() -> None:
     services = [declared.Service(name, module, (), (), 0, 1) for name in ("one", "other")]
     with pytest.raises(corro.InvalidArgumentError, match='"one" and "other" train the same'):
         declared.check_parameters(services)
+
+
+def test_replicas_have_parameters_of_one_dtype() -> None:
+    module = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1, dtype=torch.float64))
+    declared.check_parameters([declared.Service("one", module, (), (), 0, 1)])
+    with pytest.raises(corro.InvalidArgumentError, match="parameters of one dtype, and it has"):
+        declared.check_parameters([declared.Service("two", module, (), (), (0, 1), 2)])
 
 
 def service(name: str, on: Any, replicas: int = 1) -> declared.Service:

@@ -340,7 +340,7 @@ def test_text_and_picture_say_what_is_where() -> None:
     assert "  loss to keep: 2 slots of 4 bytes, scalar float32" in described
     ranks = 1 + rank_of(1)
     assert picture.count("<rect") == 1 + ranks + 7
-    assert "2 x 384 bytes" in picture
+    assert "encoder: 2 x 384 bytes" in picture
     assert ElementTree.fromstring(picture).tag.endswith("svg")
 
 
@@ -355,6 +355,16 @@ def raises(step: int, at: int) -> Tensor:
 
 def returns(step: int, first: Any, then: Any) -> Any:
     return first if step < 3 else then
+
+
+def test_a_loss_that_trains_nothing_is_refused() -> None:
+    graph = Graph()
+    loss = graph.service(lambda step: numbers(step).sum(), name="loss", on=rank_of(1))
+    graph.minimize(loss, torch.optim.SGD([nn.Parameter(torch.ones(1))], 0.1))
+    said = 'service "loss.backward", step 0: has to make the loss: one number that depends on a'
+    with pytest.raises(corro.InvalidArgumentError, match=said):
+        graph.run(1)
+    graph.close()
 
 
 @pytest.mark.parametrize(
@@ -417,6 +427,14 @@ def other_replicas(graph: Graph) -> None:
     graph.service(torch.neg, one, name="other", replicas=3, outputs=())
 
 
+def trained_twice(graph: Graph) -> None:
+    module = nn.Linear(4, 1)
+    load = graph.service(numbers, name="load")
+    first = graph.service(module, load, name="first")
+    both = graph.service(lambda *each: sum(each), first, graph.service(module, load, name="second"))
+    graph.minimize(both, torch.optim.SGD(module.parameters(), 0.1))
+
+
 @pytest.mark.parametrize(
     ("declare", "said"),
     [
@@ -425,6 +443,7 @@ def other_replicas(graph: Graph) -> None:
         (nobody_takes, 'service "load": nobody takes its output "load.labels"'),
         (waits_for_itself, 'services "learner", "actor" wait for each other, in a loop'),
         (no_such_rank, 'service "load": on: there is no rank 99; the job has ranks 0 to'),
+        (trained_twice, 'services "first" and "second" train the same parameter'),
         (other_replicas, 'service "one" has 2 replicas, and "other", which takes "one", 3'),
     ],
 )

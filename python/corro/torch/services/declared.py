@@ -170,9 +170,20 @@ def towards(loss: Channel | None) -> set[Service]:
 
 
 def check_parameters(services: Iterable[Service]) -> None:
-    """Raises InvalidArgumentError if two services train the same parameter."""
+    """Raises if this cannot be trained.
+
+    Raises:
+        InvalidArgumentError: two services train the same parameter, or the replicas of one have
+            parameters of several dtypes.
+    """
     owners: dict[int, Service] = {}
     for one in services:
+        dtypes = {str(each.dtype) for each in one.parameters}
+        if one.replicas > 1 and len(dtypes) > 1:
+            raise InvalidArgumentError(
+                f'graph.run: service "{one.name}": replicas need parameters of one dtype, and it '
+                f"has {', '.join(sorted(dtypes))}"
+            )
         for parameter in one.parameters:
             other = owners.setdefault(id(parameter), one)
             if other is not one:

@@ -6,14 +6,15 @@ itself, so that every program shows it alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
+from typing import NamedTuple
 
 from corro.torch.services.cells import Forward
 from corro.torch.services.declared import Channel, Service
 from corro.torch.services.network import Network
 
-_COLUMN, _ROW, _WIDTH, _HEIGHT, _TOP = 300, 84, 160, 40, 44
+_COLUMN, _WIDTH, _HEIGHT, _LINE = 300, 160, 40, 13
 
 
 def text(services: Sequence[Service], network: Network | None) -> str:
@@ -55,13 +56,18 @@ def _size(channel: Channel, one: Service, network: Network | None) -> str:
 
 def svg(services: Sequence[Service], network: Network | None) -> str:
     """Returns the picture as one document."""
+    arrows = list(_arrows(services, network))
+    said: dict[_Box, list[str]] = {}
+    for arrow in arrows:
+        said.setdefault(arrow.end, []).append(arrow.text)
+    row_height = _HEIGHT + 30 + _LINE * max(map(len, said.values()), default=0)
     spots = {
-        (one.name, replica): (column * _COLUMN + 30, _TOP + row * _ROW)
+        (one.name, replica): (column * _COLUMN + 30, (row + 1) * row_height - _HEIGHT + 20)
         for row, one in enumerate(services)
         for replica, column in enumerate(_columns(one, network))
     }
     columns = range(1 + max((x // _COLUMN for x, _ in spots.values()), default=0))
-    width, height = len(columns) * _COLUMN, _TOP + len(services) * _ROW
+    width, height = len(columns) * _COLUMN, 40 + len(services) * row_height
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">',
@@ -70,12 +76,13 @@ def svg(services: Sequence[Service], network: Network | None) -> str:
         "</marker></defs>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         *(_rank(column, height) for column in columns if network is not None),
+        *(_path(spots[arrow.start], spots[arrow.end], arrow.both) for arrow in arrows),
         *(
             _box(one, replica, *spots[one.name, replica])
             for one in services
             for replica in _of(one)
         ),
-        *(line for one in services for line in _arrows(one, spots, network)),
+        *(_label(spots[end], place, text) for end in said for place, text in enumerate(said[end])),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
@@ -87,6 +94,34 @@ def _of(one: Service) -> range:
 
 def _columns(one: Service, network: Network | None) -> Sequence[int]:
     return _of(one) if network is None else network.places[one.name]
+
+
+_Box = tuple[str, int]
+
+
+class _Arrow(NamedTuple):
+    start: _Box
+    end: _Box
+    text: str
+    both: bool
+    """Whether gradients come back."""
+
+
+def _arrows(services: Sequence[Service], network: Network | None) -> Iterator[_Arrow]:
+    if network is None:
+        for one in services:
+            for channel in one.outputs:
+                for taker in channel.takers:
+                    text = f"{channel.name}: {channel.slots} slots"
+                    yield _Arrow((one.name, 0), (taker.name, 0), text, False)
+        return
+    for edge in network.edges:
+        start, end = edge.feeder, edge.takers[0]
+        if edge.kind == "tensor" and isinstance(start, Forward) and isinstance(end, Forward):
+            name = start.service.outputs[edge.output].name
+            text = f"{name}: {edge.slots} x {edge.bytes} bytes"
+            boxes = (start.service.name, start.replica), (end.service.name, end.replica)
+            yield _Arrow(*boxes, text, edge.active)
 
 
 def _rank(column: int, height: int) -> str:
@@ -107,35 +142,22 @@ def _box(one: Service, replica: int, x: int, y: int) -> str:
     )
 
 
-def _arrows(
-    one: Service, spots: Mapping[tuple[str, int], tuple[int, int]], network: Network | None
-) -> Iterator[str]:
-    """Yields an arrow for each taker; where gradients come back it has two heads."""
-    if network is None:
-        for channel in one.outputs:
-            for taker in channel.takers:
-                said = f"{channel.name}: {channel.slots} slots"
-                yield _arrow(spots[one.name, 0], spots[taker.name, 0], said, both=False)
-        return
-    for cell in network.forwards[one.name]:
-        for edge in cell.outputs:
-            sink = edge.takers[0]
-            if edge.kind == "tensor" and isinstance(sink, Forward):
-                ends = spots[one.name, cell.replica], spots[sink.service.name, sink.replica]
-                yield _arrow(*ends, f"{edge.slots} x {edge.bytes} bytes", both=edge.active)
-
-
-def _arrow(start: tuple[int, int], end: tuple[int, int], said: str, both: bool) -> str:
+def _path(start: tuple[int, int], end: tuple[int, int], both: bool) -> str:
     """Goes from the foot of a box to the head of another, around those between them."""
     x, y = start[0] + _WIDTH // 2, start[1] + _HEIGHT
     to_x, to_y = end[0] + _WIDTH // 2, end[1]
-    rows = (to_y - y) // _ROW
-    bow = 0 if rows == 0 else 60 + 12 * abs(rows)
-    middle = (x + to_x) // 2 + 3 * bow // 4, (y + to_y) // 2
+    bow = 0 if 0 < to_y - y < 2 * _HEIGHT else 135
     heads = 'marker-end="url(#head)"' + (' marker-start="url(#head)"' if both else "")
     return (
         f'<path d="M{x} {y}C{x + bow} {y + 40} {to_x + bow} {to_y - 40} {to_x} {to_y}" fill="none" '
-        f'stroke="#555" {heads}/><text x="{middle[0]}" y="{middle[1]}" font-size="11" '
-        f'text-anchor="middle" fill="#111" stroke="#fff" stroke-width="3" '
-        f'paint-order="stroke">{escape(said)}</text>'
+        f'stroke="#555" {heads}/>'
+    )
+
+
+def _label(spot: tuple[int, int], place: int, text: str) -> str:
+    """Stands beside the arrows' heads, above the box that takes."""
+    x, y = spot[0] + _WIDTH // 2 + 8, spot[1] - 8 - _LINE * place
+    return (
+        f'<text x="{x}" y="{y}" font-size="11" fill="#111" stroke="#fff" stroke-width="3" '
+        f'paint-order="stroke">{escape(text)}</text>'
     )

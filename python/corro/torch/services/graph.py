@@ -173,6 +173,8 @@ class Graph:
         """
         self._refuse_late("minimize")
         self._check_own(loss, "minimize")
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise InvalidArgumentError(f"minimize: {optimizer!r} is no torch.optim.Optimizer")
         self._loss, self._optimizer = loss, optimizer
 
     def record(self, folder: str | os.PathLike[str], steps: Container[int]) -> None:
@@ -320,6 +322,8 @@ class Graph:
         try:
             declared.check(self._services, self._channels, self._loss)
             order = declared.in_order(self._services)
+            path = declared.towards(self._loss)
+            declared.check_parameters(one for one in self._services if one in path)
             places_of(order, world().size())
         except CorroError as error:
             refusal = error

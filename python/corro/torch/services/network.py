@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
-from corro.errors import InvalidArgumentError
 from corro.torch.services.cells import Backward, Cell, Edge, Forward, Reduce, Update
-from corro.torch.services.declared import Channel, Service, check_parameters, towards
+from corro.torch.services.declared import Channel, Service, towards
 from corro.torch.services.placing import Places
 
 
@@ -56,12 +55,7 @@ class Network:
                 edge.initial = [_rows(each, source, sources, edge) for each in channel.initial]
 
     def add_training(self, optimizer: torch.optim.Optimizer) -> None:
-        """Adds what trains, by the edges that are active; forward cells have fired once.
-
-        Raises:
-            InvalidArgumentError: two services train one parameter, or replicas have parameters of
-                several dtypes.
-        """
+        """Adds what trains, by the edges that are active; forward cells have fired once."""
         assert self.loss is not None
         made: dict[Forward, Backward] = {}
         last = self.loss.feeder
@@ -71,8 +65,8 @@ class Network:
                 made[forward] = Backward(forward, loss)
             else:
                 forward.tracked = False
+                forward.held.clear()
         trained = {each.service: None for each in made if each.service.parameters}
-        check_parameters(trained)
         for forward, backward in reversed(made.items()):
             self.cells.append(backward)
             _edge(f"{forward.name}.kept", forward, backward, "token").initial = [None]
@@ -102,18 +96,13 @@ class Network:
     def _add_reduce(
         self, service: Service, backwards: Sequence[Backward], updates: dict[int, Update]
     ) -> None:
-        dtypes = {each.dtype for each in service.parameters}
-        if len(dtypes) > 1:
-            raise InvalidArgumentError(
-                f'graph.run: service "{service.name}": replicas need parameters of one dtype, '
-                f"and it has {', '.join(sorted(map(str, dtypes)))}"
-            )
+        dtype = service.parameters[0].dtype
         reduce = Reduce(service, self.places[service.name])
         count = sum(each.numel() for each in service.parameters)
         for backward in sorted(backwards, key=lambda each: each.rank):
-            _flat(f"{backward.name}.gradients", backward, [reduce], dtypes, count)
+            _flat(f"{backward.name}.gradients", backward, [reduce], dtype, count)
         takers: list[Cell] = [updates[rank] for rank in sorted(reduce.ranks)]
-        _flat(f"{service.name}.sum", reduce, takers, dtypes, count)
+        _flat(f"{service.name}.sum", reduce, takers, dtype, count)
         self.cells.append(reduce)
 
     def go_on_from(self, before: Network) -> None:
@@ -141,10 +130,8 @@ def _edge(name: str, feeder: Cell, taker: Cell, kind: str = "tensor") -> Edge:
     return edge
 
 
-def _flat(
-    name: str, feeder: Cell, takers: list[Cell], dtypes: set[torch.dtype], count: int
-) -> None:
-    edge = Edge(name, "flat", feeder, takers, dtype=next(iter(dtypes)), shape=(count,))
+def _flat(name: str, feeder: Cell, takers: list[Cell], dtype: torch.dtype, count: int) -> None:
+    edge = Edge(name, "flat", feeder, takers, dtype=dtype, shape=(count,))
     feeder.outputs.append(edge)
     for each in takers:
         each.inputs.append(edge)
