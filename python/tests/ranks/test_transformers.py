@@ -54,18 +54,18 @@ def batches() -> list[dict[str, Tensor]]:
 
 
 @pytest.mark.parametrize("make", [gpt2, llama, mixtral])
-def test_it_trains_data_parallel_and_as_a_pipeline(make: Callable[[], nn.Module]) -> None:
+def test_each_way_trains_as_one_process(make: Callable[[], nn.Module]) -> None:
     def made() -> nn.Module:
         torch.manual_seed(SEED)
         return make().train()  # GPT-2 with its dropout.
 
     expected, _ = alone(made(), loss, batches(), lambda batch: len(batch["input_ids"]))
-    for stages in {1, corro.size()}:
+    for way in ("data", "pipeline", "tensor"):
         model = made()
-        pins: dict[str, Any] = {"pipeline": stages, "micro_batch": 2}
+        pins: dict[str, Any] = {"data": 1, "pipeline": 1, way: corro.size(), "micro_batch": 2}
         with corro.parallelize(
             model, adam(model), loss, batches()[0], machines(), pins=pins
         ) as trainer:
             losses = [trainer.step(batch) for batch in batches()]
         assert losses == pytest.approx(expected, abs=1e-5), pins
-        assert trainer.plan.decisions.shape.pipeline == stages
+        assert getattr(trainer.plan.decisions.shape, way) == corro.size()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,13 +12,21 @@ from torch.utils._pytree import tree_flatten
 
 import corro.torch as ct
 from corro._context import world
+from corro.planned import Planned
 from corro.torch.parallel import samples
 from corro.torch.parallel.main_weights import is_low
-from corro.torch.parallel.planning import STRATEGIES, agreed_plan, agreed_recording, raise_first
+from corro.torch.parallel.planning import (
+    STRATEGIES,
+    Recording,
+    agreed_plan,
+    agreed_recording,
+    raise_first,
+)
 from corro.torch.parallel.resources import resources_of
 from corro.torch.parallel.scaling import Scaling, refusal_of
 from corro.torch.parallel.sharded_optimizer import goes_by_elements
 from corro.torch.parallel.stage import Loss
+from corro.torch.parallel.tensor.choice import Choice, choices_of
 from corro.torch.parallel.trainer import Trainer, device_of
 
 
@@ -70,7 +79,7 @@ def parallelize(
     group = world()
     batch = samples.plain(sample_batch)
     refusal = _refusal(model, optimizer, loss, batch) or refusal_of(max_norm, loss_scale)
-    refusal = refusal or _refusal_of_mains(model, main_weights)
+    refusal = refusal or _refusal_of_mains(model, main_weights, pins or {})
     raise_first(refusal, group)
     recording = agreed_recording(model, loss, batch, group)
     if resources is None:
@@ -78,14 +87,23 @@ def parallelize(
     allowed = tuple(strategies)
     if not goes_by_elements(optimizer):
         raise_first(_refusal_to_shard(optimizer, pins), group)
-        allowed = tuple(each for each in allowed if each != "sharding")
+        allowed = tuple(each for each in allowed if each not in ("sharding", "tensor"))
     dtypes = {"gradient_dtype": "f32"} if main_weights else {}
+    if main_weights:
+        allowed = tuple(each for each in allowed if each != "tensor")
+
+    def choices(planned: Planned) -> dict[str, Choice]:
+        names = _of_one_stage(model, optimizer, recording, planned)
+        return choices_of(model, loss, batch, names, planned.decisions.shape.tensor)
+
     pinned = {**dtypes, **(pins or {})}
-    planned = agreed_plan(recording, group, resources, objective, pinned, memory_limit, allowed)
+    planned, chosen = agreed_plan(
+        recording, group, resources, objective, pinned, memory_limit, allowed, choices
+    )
     ct.broadcast_parameters(model.state_dict(), group=group)
     ct.broadcast_optimizer_state(optimizer, group=group)
     scaling = Scaling(max_norm, loss_scale)
-    return Trainer(model, optimizer, loss, recording, planned, group, scaling, main_weights)
+    return Trainer(model, optimizer, loss, recording, planned, group, scaling, chosen, main_weights)
 
 
 def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
@@ -105,22 +123,44 @@ def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
     return None
 
 
-def _refusal_of_mains(model: nn.Module, main_weights: object) -> str | None:
+def _refusal_of_mains(
+    model: nn.Module, main_weights: object, pins: Mapping[str, object]
+) -> str | None:
     if not isinstance(main_weights, bool):
         return f"parallelize: main_weights: {main_weights!r} is neither True nor False"
     if main_weights and not any(map(is_low, model.parameters())):
         return "parallelize: main_weights: no parameter is in bfloat16 or float16"
+    if main_weights and pins.get("tensor", 1) != 1:
+        return f"parallelize: pins: tensor {pins['tensor']} does not go with main_weights"
     return None
 
 
 def _refusal_to_shard(
     optimizer: torch.optim.Optimizer, pins: Mapping[str, object] | None
 ) -> str | None:
-    zero = (pins or {}).get("zero")
-    if not zero:
-        return None
     kind = type(optimizer)
-    return (
-        f"parallelize: pins: zero {zero} needs an optimizer of torch.optim that goes by elements; "
-        f"{kind.__module__}.{kind.__qualname__} is not known to do so"
-    )
+    for pin, without in (("zero", 0), ("tensor", 1)):
+        value = (pins or {}).get(pin, without)
+        if value != without:
+            return (
+                f"parallelize: pins: {pin} {value} needs an optimizer of torch.optim that goes by "
+                f"elements; {kind.__module__}.{kind.__qualname__} is not known to do so"
+            )
+    return None
+
+
+def _of_one_stage(
+    model: nn.Module, optimizer: torch.optim.Optimizer, recording: Recording, planned: Planned
+) -> list[str]:
+    """Returns the parameters that are trained, and that one stage of a plan alone uses."""
+    stages: Counter[str] = Counter()
+    for stage in planned.decisions.stages:
+        layers = recording.layers[stage.first_layer : stage.end_layer]
+        stages.update({name for layer in layers for name in layer.parameters})
+    stepped = {id(each) for one in optimizer.param_groups for each in one["params"]}
+    return [
+        name
+        for name, each in model.named_parameters()
+        if stages[name] == 1 and id(each) in stepped and each.requires_grad
+        if each.layout == torch.strided
+    ]

@@ -18,6 +18,7 @@ from corro.torch.parallel.sharded_optimizer import step_accumulators, step_parts
 
 if TYPE_CHECKING:
     from corro.torch.parallel.shards import Shard
+    from corro.torch.parallel.tensor.parts import Parts
 
 _NAMES = ("load_state_dict", "add_param_group")
 
@@ -25,9 +26,12 @@ _NAMES = ("load_state_dict", "add_param_group")
 class OptimizerCalls:
     """Takes the place of these methods of one optimizer, from attach() to detach()."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, shards: Sequence[Shard]) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, shards: Sequence[Shard], divided: Parts
+    ) -> None:
         self._optimizer = optimizer
         self._shards = shards
+        self._divided = divided  # Of these a part alone can be loaded.
         self._own: dict[str, Any] = {}  # What the optimizer itself had: a subclass may, too.
 
     def attach(self) -> None:
@@ -62,7 +66,9 @@ class OptimizerCalls:
 
     def _check(self, state_dict: Mapping[str, Any]) -> None:
         """Raises InvalidArgumentError if a state fits neither a parameter nor its part."""
-        parts = {
+        divided = zip(self._divided.names, self._divided.parts, strict=True)
+        parts = {id(part): (name, part.shape, part.shape) for name, part in divided}
+        parts |= {
             id(part): (name, whole.shape, part.shape)
             for shard in self._shards
             for name, whole, part in zip(shard.names, shard.accumulators, shard.parts, strict=True)

@@ -28,10 +28,11 @@ from corro.torch.parallel.resources import checked_resources
 from corro.torch.parallel.samples import count_of
 from corro.torch.parallel.sharding import GRADIENTS, PARAMETERS, STATE
 from corro.torch.parallel.stage import Loss
+from corro.torch.parallel.tensor.choice import Choice
 from corro.torch.recorder.describe import Subject, describe
 from corro.torch.recorder.run import dtype_of, first_tensor, tokens_of, trace_step
 
-STRATEGIES = ("data", "pipeline", "sharding", "recompute")
+STRATEGIES = ("data", "pipeline", "tensor", "sharding", "recompute")
 _PINS = {"overlap": False, "schedule": "1f1b"}
 _NONE, _ATTENTION, _FULL, _OFFLOAD = range(4)  # Levels of recomputation in a decision file.
 
@@ -104,25 +105,32 @@ def agreed_plan(
     pins: Mapping[str, object] | None,
     memory_limit: float | str | None,
     strategies: Iterable[str],
-) -> Planned:
+    choices: Callable[[Planned], Mapping[str, Choice]],
+) -> tuple[Planned, Mapping[str, Choice]]:
     """Plans on the group's first rank, and returns the same on all. Blocks until all have come.
+
+    Args:
+        choices: returns which parameters a plan's tensor parallelism divides, and how.
 
     Raises:
         InvalidArgumentError: the resources or the options are wrong.
         ResourceExhaustedError: nothing fits: by how much, where, and what would.
     """
-    answer: Planned | CorroError | None = None
+    answer: tuple[Planned, Mapping[str, Choice]] | CorroError | None = None
     if group.rank() == 0:
         try:
             checked_resources(resources, group.size())
-            planner = _Planner(recording, resources, objective, memory_limit, tuple(strategies))
-            answer = planner.best(dict(pins or {}), group.size())
+            planner = _Planner(
+                recording, resources, objective, memory_limit, tuple(strategies), choices
+            )
+            planned = planner.best(dict(pins or {}), group.size())
+            answer = planned, choices(planned)
         except (CorroError, OSError) as error:
             answer = error if isinstance(error, CorroError) else InvalidArgumentError(str(error))
     answer = broadcast_object(answer, group.ranks[0], group=group)
     if isinstance(answer, CorroError):
         raise answer
-    assert isinstance(answer, Planned)
+    assert answer is not None
     return answer
 
 
@@ -135,6 +143,7 @@ class _Planner:
     objective: str
     memory_limit: float | str | None
     strategies: tuple[str, ...]
+    choices: Callable[[Planned], Mapping[str, Choice]]
 
     def best(self, pins: Mapping[str, object], ranks: int) -> Planned:
         """Returns the best plan of all ranks: the planner's own may leave some of them idle."""
@@ -142,9 +151,10 @@ class _Planner:
         if found.graph.ranks == ranks:
             return found
         degrees = [
-            {"data": data, "pipeline": ranks // data}
-            for data in range(1, ranks + 1)
-            if ranks % data == 0
+            {"tensor": tensor, "data": data, "pipeline": ranks // tensor // data}
+            for tensor in _divisors(ranks)
+            for data in _divisors(ranks // tensor)
+            if tensor == 1 or "tensor" in self.strategies
         ]
         fitting = [each for each in degrees if all(pins.get(k, v) == v for k, v in each.items())]
         plans = self._each(lambda more: self._runnable({**pins, **more}), fitting)
@@ -191,11 +201,18 @@ class _Planner:
         )
 
 
+def _divisors(number: int) -> list[int]:
+    return [each for each in range(1, number + 1) if number % each == 0]
+
+
 def _ways_to_run(found: Planned) -> list[dict[str, object]]:
     """Returns pins instead of what the trainer cannot do; none if it can do all of the plan."""
     shape = found.decisions.shape
     if not all(_is_run(stage) for stage in found.document["decisions"]["stages"]):
         return [{"recompute": "none"}, {"recompute": "full"}]  # Of all layers alike.
+    if shape.tensor > 1 and shape.pipeline > 1:
+        # Stages' ranks may go forward and backward in different orders, and reduce in both.
+        return [{"tensor": 1}, {"pipeline": 1}]
     if shape.zero == PARAMETERS and shape.data > 1 and shape.pipeline > 1:
         # Stages' ranks may go forward and backward in different orders, and gather in both.
         return [{"zero": GRADIENTS}, {"zero": STATE}, {"pipeline": 1}]
@@ -235,7 +252,7 @@ def runnable(planned: Planned, recording: Recording) -> Plan:
         what, _, service = channel.name.partition(".")
         size = 0
         if service:
-            number = int(service[1:]) // shape.data
+            number = int(service[1:]) // (shape.data * shape.tensor)
             after = stages[number + 1 if what == "activation" else number]
             size = slots.HEADER + _bytes_into(recording, after, shape.micro_batch)
         channels.append(dataclasses.replace(channel, slot_bytes=size))

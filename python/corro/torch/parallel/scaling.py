@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import torch
-from torch import Tensor
+from torch import nn
 
 from corro.torch.parallel.sharding import Sharding
 from corro.torch.parallel.shares import Share
+from corro.torch.parallel.tensor.parts import Parts
 
 DYNAMIC = "dynamic"
 _INTERVAL = 2000
@@ -49,13 +50,16 @@ class Scaling:
         """Of the last step's gradients, before clipping; None: nobody has asked for it."""
         self._good = 0  # Steps since the scale has changed.
 
-    def squares(self, shares: Sequence[Share], sharding: Sharding) -> float:
+    def squares(self, shares: Sequence[Share], sharding: Sharding, parts: Parts) -> float:
         """Returns this rank's part of the sum of all gradients' squares."""
         if self._max_norm is None and not self._scales:
             return 0.0
         owned = [share for share in shares if share.group.rank() == 0]
-        gradients = _gradients(owned, sharding)
-        return sum(float(each.detach().double().square().sum()) for each in gradients)
+        return sum(
+            float(each.grad.detach().double().square().sum()) * parts.share(parameter)
+            for parameter, each in _stepped(owned, sharding)
+            if each.grad is not None
+        )
 
     def scale(self, shares: Sequence[Share], sharding: Sharding, squares: float) -> bool:
         """Scales gradients back, and clips them; returns whether they are to be used.
@@ -69,7 +73,8 @@ class Scaling:
         clip = 1.0
         if self._max_norm is not None:
             clip = min(1.0, self._max_norm / (self.norm + 1e-6))
-        gradients = list(_gradients(shares, sharding))
+        stepped = _stepped(shares, sharding)
+        gradients = [each.grad for _, each in stepped if each.grad is not None]
         if gradients:
             torch._foreach_mul_(gradients, clip / self.loss_scale)
         is_finite = math.isfinite(squares)
@@ -91,9 +96,11 @@ class Scaling:
             self.loss_scale, self._good = self.loss_scale * 2, 0
 
 
-def _gradients(shares: Iterable[Share], sharding: Sharding) -> Iterator[Tensor]:
-    parameters = [each for share in shares for each in share.parameters]
-    parameters += [part for shard in sharding.shards for part in shard.parts]
-    for each in parameters:
-        if each.grad is not None:
-            yield each.grad
+def _stepped(
+    shares: Iterable[Share], sharding: Sharding
+) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
+    """Yields what the optimizer steps, each behind the parameter of which it is a shard's part."""
+    for share in shares:
+        yield from zip(share.parameters, share.parameters, strict=True)
+    for shard in sharding.shards:
+        yield from zip(shard.parameters, shard.parts, strict=True)

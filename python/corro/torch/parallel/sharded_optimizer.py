@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from corro.torch.parallel.shards import Shard
+    from corro.torch.parallel.tensor.parts import Parts
 
 _BY_ELEMENTS = (
     *("SGD", "ASGD", "Adagrad", "Adadelta", "RMSprop", "Rprop"),
@@ -31,7 +32,7 @@ def goes_by_elements(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def step_parts(
-    optimizer: torch.optim.Optimizer, shards: Iterable[Shard], *, cut: bool = True
+    optimizer: torch.optim.Optimizer, shards: Iterable[Shard | Parts], *, cut: bool = True
 ) -> None:
     """From now on it steps the parts, with their part of the state; if `cut`, else state stays."""
     for shard in shards:
@@ -42,7 +43,7 @@ def step_parts(
 
 def step_parameters(
     optimizer: torch.optim.Optimizer,
-    shards: Iterable[Shard],
+    shards: Iterable[Shard | Parts],
     *,
     join: bool = True,
     casts: bool = False,

@@ -13,7 +13,7 @@ Parameters of other stages take no memory from the first step on; gather() bring
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -43,12 +43,16 @@ from corro.torch.parallel.planning import (
 from corro.torch.parallel.randomness import Randomness
 from corro.torch.parallel.report import Measured, Report
 from corro.torch.parallel.scaling import Scaling
+from corro.torch.parallel.seats import Seats
 from corro.torch.parallel.sharded_optimizer import step_parameters, step_parts
 from corro.torch.parallel.sharding import Sharding
 from corro.torch.parallel.shards import can_be_cut
 from corro.torch.parallel.shares import groups_of, shares_of
 from corro.torch.parallel.stage import Loss, Stage
 from corro.torch.parallel.stand_ins import stand_in
+from corro.torch.parallel.tensor.choice import Choice
+from corro.torch.parallel.tensor.division import Axis
+from corro.torch.parallel.tensor.parts import Parts
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -66,6 +70,7 @@ class Trainer:
         planned: Planned,
         group: Group,
         scaling: Scaling,
+        choices: Mapping[str, Choice],
         main_weights: bool = False,
     ) -> None:
         self.model = model
@@ -84,17 +89,17 @@ class Trainer:
         shape = planned.decisions.shape
         seats = planned.decisions.placement or tuple(range(group.size()))
         own = seats.index(group.rank())
-        self._rank = own  # Of the plan.
-        self._stage_number, self._data_number = divmod(own, shape.data)
-        self._data, self._micro_batches = shape.data, shape.micro_batches
+        self._seats = Seats(shape, [group.ranks[seat] for seat in seats], own)
+        self._stage_number = self._seats.stage
+        self._micro_batches = shape.micro_batches
         stages = planned.decisions.stages
         here = stages[self._stage_number]
         self._first, self._last = self._stage_number == 0, self._stage_number == len(stages) - 1
         self._users = self._users_of_parameters()
         self._device = device_of(model)
-        ranks = [group.ranks[seat] for seat in seats]
-        columns = [ranks[n * shape.data : (n + 1) * shape.data] for n in range(len(stages))]
-        self._divide_parameters(columns, main_weights)
+        tensor = new_group(self._seats.axis) if shape.tensor > 1 else None
+        self._axis = Axis(self._seats.tensor, shape.tensor, tensor)
+        self._divide_parameters(choices, main_weights)
         self._stage = Stage(
             model,
             loss,
@@ -104,7 +109,7 @@ class Trainer:
             recomputed_of(planned, self._stage_number),
             self._sharding,
         )
-        self._loaded = corro.load_plan(runnable(planned, recording), new_group(ranks))
+        self._loaded = corro.load_plan(runnable(planned, recording), new_group(self._seats.ranks))
         seed: int = broadcast_object(torch.initial_seed(), group.ranks[0], group=group)
         self._randomness = Randomness(seed)
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
@@ -120,14 +125,19 @@ class Trainer:
             *(hook for shard in self._sharding.shards for hook in shard.hooks),
         ]
 
-    def _divide_parameters(
-        self, ranks_of_stages: Sequence[Sequence[int]], main_weights: bool
-    ) -> None:
-        """Finds the shards of what this stage alone uses, and the shares of all else it uses."""
+    def _divide_parameters(self, choices: Mapping[str, Choice], main_weights: bool) -> None:
+        """Finds the parts and the shards of what this stage alone uses, and the shares of the rest.
+
+        Shards are of parts, where there are.
+        """
         shape, own = self.plan.decisions.shape, self._stage_number
         parameters = dict(self.model.named_parameters())
         users = {name: used for name, used in self._users.items() if parameters[name].requires_grad}
-        groups = groups_of(users.values(), ranks_of_stages)
+        groups = groups_of(users.values(), self._seats.columns)
+        here = {name: each for name, each in choices.items() if users.get(name) == (own,)}
+        self._parts = Parts(self.model, here, self._axis)
+        step_parts(self.optimizer, [self._parts])
+        parameters.update(zip(self._parts.names, self._parts.parts, strict=True))
         level = shape.zero if shape.data > 1 else 0
         stepped = {id(each) for one in self.optimizer.param_groups for each in one["params"]}
         cut = {
@@ -146,7 +156,7 @@ class Trainer:
         clock = self._measured.clock
         self._sharding = Sharding(level, layers, cut, groups[own,], clock, main_weights)
         self._step_parts()
-        self._calls = OptimizerCalls(self.optimizer, self._sharding.shards)
+        self._calls = OptimizerCalls(self.optimizer, self._sharding.shards, self._parts)
         self._calls.attach()
 
     def __enter__(self) -> Self:
@@ -213,19 +223,21 @@ class Trainer:
         self._batch, self._loss = batch, 0.0
         self._held.clear()
         until = (self.steps - self._first_step + 1) * self._micro_batches
-        name = str(self._rank)
+        name = str(self._seats.own)
         clock = self._measured.clock
         functions = {f"F{name}": self._forward, f"B{name}": self._backward}
-        self._loaded.run(
-            until, {name: clock.timing(COMPUTE, each) for name, each in functions.items()}
-        )
+        with self._parts.instead():
+            self._loaded.run(
+                until, {name: clock.timing(COMPUTE, each) for name, each in functions.items()}
+            )
         self._gradient_bytes = max(self._gradient_bytes, self._bytes_of_gradients())
         with clock.of(SYNC):
             for each in self._shares:
                 each.reduce()
             self._sharding.reduce()
-            squares = self.scaling.squares(self._shares, self._sharding)
-            total = torch.tensor([self._loss, squares], dtype=torch.float64)
+            squares = self.scaling.squares(self._shares, self._sharding, self._parts)
+            own_loss = self._loss / self._axis.size  # All ranks of the axis have it.
+            total = torch.tensor([own_loss, squares], dtype=torch.float64)
             ct.allreduce_(total, ct.Sum, group=self._group)
             loss, squares = total.tolist()
         with clock.of(UPDATE):
@@ -277,6 +289,7 @@ class Trainer:
             return self.model
         self._whole = True
         self._sharding.gather()
+        self._parts.gather()
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 if self._is_released(name):
@@ -285,7 +298,9 @@ class Trainer:
                     )
                 ct.broadcast_(parameter.data, self._owner_of(name), group=self._group)
             for name, buffer in self.model.named_buffers():
-                ct.broadcast_(buffer, self._rank_of(self._stage_of_buffer(name)), group=self._group)
+                ct.broadcast_(
+                    buffer, self._seats.first_of(self._stage_of_buffer(name)), group=self._group
+                )
         return self.model
 
     def close(self) -> None:
@@ -324,6 +339,7 @@ class Trainer:
                 result = self._stage.forward(rows, received, places)
             self._held[micro] = received, self._weighted(result, own)
         self._sharding.end_forward()
+        self._axis.forget()
         if not self._last:
             sent = None if result is None else result.detach()
             slots.write(firing.outputs[-1], sent, f"stage {self._stage_number}")
@@ -358,8 +374,9 @@ class Trainer:
 
     def _samples(self, micro: int) -> range:
         """Returns this rank's samples of a micro-batch."""
-        parts = self._data * self._micro_batches
-        return samples.share(self._count, parts, self._data_number * self._micro_batches + micro)
+        parts = self._seats.shape.data * self._micro_batches
+        own = self._seats.data * self._micro_batches + micro
+        return samples.share(self._count, parts, own)
 
     # --- Whose parameters are whose -------------------------------------------------------------
 
@@ -375,7 +392,11 @@ class Trainer:
 
     @property
     def _misses_some(self) -> bool:
-        return any(map(self._is_released, self._users)) or self._sharding.misses_some
+        return (
+            any(map(self._is_released, self._users))
+            or self._sharding.misses_some
+            or bool(self._parts.names)
+        )
 
     def _is_released(self, name: str) -> bool:
         return name in self._users and self._stage_number not in self._users[name]
@@ -387,8 +408,10 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             if self._is_released(name):
                 parameter.data = stand_in(parameter.shape, parameter.dtype, self._device)
+        self._parts.take()
         self._mains.take()
         self._sharding.drop()
+        self._parts.drop()
 
     def _go_on_from(self, step: int, seed: int) -> None:
         """The next step is number `step`, from 0, of a training whose draws have this seed."""
@@ -408,16 +431,18 @@ class Trainer:
             try:
                 yield
             finally:
+                step_parts(self.optimizer, [self._parts], cut=cut)
                 self._step_parts(cut=cut)
 
     def _step_parts(self, *, cut: bool = True) -> None:
-        """From now on the optimizer steps parts, and main weights."""
+        """From now on the optimizer steps shards' parts, and main weights."""
         step_parts(self.optimizer, self._sharding.shards, cut=cut)
         self._mains.step_mains(self.optimizer)
 
     def _step_parameters(self, *, join: bool, casts: bool = False) -> None:
         """From now on it steps the parameters again; `casts`: their state gets their dtype."""
         step_parameters(self.optimizer, self._sharding.shards, join=join, casts=casts)
+        step_parameters(self.optimizer, [self._parts], join=join)
         self._mains.step_parameters(self.optimizer, casts=casts)
 
     def _main_weights(self) -> dict[str, Tensor]:
@@ -432,14 +457,10 @@ class Trainer:
 
     def _owner_of(self, parameter: str) -> int:
         """Returns the rank of the world from which others get a parameter and its state."""
-        return self._rank_of(self._users.get(parameter, (0,))[0])
+        return self._seats.first_of(self._users.get(parameter, (0,))[0])
 
     def _layers_of(self, stage: PlannedStage) -> tuple[Layer, ...]:
         return self._recording.layers[stage.first_layer : stage.end_layer]
-
-    def _rank_of(self, stage: int) -> int:
-        """Returns the rank of the world that is the first of a stage."""
-        return self._loaded.group.ranks[stage * self._data]
 
     def _stage_of_buffer(self, name: str) -> int:
         """Returns the stage that runs the module which has this buffer."""

@@ -1,0 +1,214 @@
+"""Which parameters are divided, and how: found by trying it on tensors without contents.
+
+    1  loss(model, batch) runs on fake tensors. A weight that a product meets is divided: along its
+       inputs if what it is multiplied with is divided already, else along its outputs.
+    2  Where a function has no rule, the parameters that the split comes from are noted; with a
+       number of blocks, if dividing them block by block would help.
+    3  Without those, from the beginning, until nothing is noted.
+
+So the very rules that the training will use decide, whatever the user's code does in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from corro.torch.parallel.tensor.division import Axis, Division, join
+from corro.torch.parallel.tensor.split import QUESTIONS, Split
+from corro.torch.recorder.fakes import Fakes, faked, log_silenced, random_state_kept
+from corro.torch.recorder.trace import Tracer
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A parameter is divided along `dim`, in each of `blocks`."""
+
+    dim: int
+    blocks: int = 1
+
+
+def choices_of(
+    model: nn.Module,
+    loss: Callable[[nn.Module, Any], Tensor],
+    batch: Any,
+    names: Iterable[str],
+    ranks: int,
+) -> dict[str, Choice]:
+    """Returns which of the parameters are divided over `ranks`.
+
+    Args:
+        names: parameters that may be.
+    """
+    blocks = dict.fromkeys(names, 1) if ranks > 1 else {}
+    while blocks:
+        trial = _Trial(ranks, blocks)
+        trial.run(model, loss, batch)
+        if not trial.given_up:
+            return trial.choices
+        for name, pieces in trial.given_up.items():
+            if pieces:
+                blocks[name] = pieces
+            else:
+                del blocks[name]
+    return {}
+
+
+class _Trial(Axis):
+    """One run; nothing is sent."""
+
+    def __init__(self, ranks: int, blocks: Mapping[str, int]) -> None:
+        super().__init__(0, ranks, None)
+        self.choices: dict[str, Choice] = {}
+        self.given_up: dict[str, int] = {}
+        """Parameters that cannot be divided so; with how many blocks they could, perhaps."""
+        self._blocks = blocks
+        self._names: dict[int, str] = {}
+        self._tries_again = False
+
+    def run(self, model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], batch: Any) -> None:
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        fakes = Fakes(mode)
+        with random_state_kept(), faked(model, fakes), torch.enable_grad(), log_silenced():
+            given = fakes.within(batch)
+            self._names = {
+                id(each): name for name, each in model.named_parameters() if name in self._blocks
+            }
+            with mode, Tracer(model), _Calls(self), self._functions_watched():
+                loss(model, given)
+
+    def give_up(self, origins: frozenset[str], pieces: int = 0) -> None:
+        """What comes behind a split that has to be tried again is not judged."""
+        if pieces > 1 and all(self._blocks[name] == 1 for name in origins):
+            self.given_up.update((name, pieces) for name in origins - self.given_up.keys())
+            self._tries_again = True
+        elif not self._tries_again:
+            self.given_up.update(dict.fromkeys(origins, 0))
+
+    def give_up_on(self, values: Any) -> None:
+        """Of splits and parameters among the values, none can be divided."""
+        for each in tree_flatten(values)[0]:
+            if isinstance(each, Split):
+                self.give_up(each.origins)
+            elif id(each) in self._names:
+                self.give_up(frozenset([self._names[id(each)]]))
+
+    def check(self, values: Any) -> None:
+        """Gives up parameters that a function gets whole, and splits that lose their gradient."""
+        for each in tree_flatten(values)[0]:
+            if id(each) in self._names:
+                self.give_up(frozenset([self._names[id(each)]]))
+            elif _is_computed(each) and each.local.requires_grad and not torch.is_grad_enabled():
+                self.give_up(each.origins)
+
+    @contextmanager
+    def _functions_watched(self) -> Iterator[None]:
+        """Inside, functions of autograd, which torch does not tell of, get whole tensors."""
+        own = torch.autograd.Function.__dict__["apply"]
+
+        def apply(cls: Any, *args: Any, **keywords: Any) -> Any:
+            if cls.__module__ != Division.__module__:
+                self.give_up_on((args, keywords))
+                args, keywords = tree_map(_whole, (args, keywords))
+            return own.__get__(None, cls)(*args, **keywords)
+
+        torch.autograd.Function.apply = classmethod(apply)
+        try:
+            yield
+        finally:
+            torch.autograd.Function.apply = own
+
+    # --- Parameters -----------------------------------------------------------------------------
+
+    def divided(self, name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Returns the arguments of a product, its parameters divided if they are to be."""
+        given = dict(zip(_ARGUMENTS[name], args, strict=False)) | dict(keywords)
+        x, weight, bias = (given.get(each) for each in _ROLES[name])
+        if id(weight) not in self._names or not isinstance(x, Tensor):
+            return args, keywords
+        columns = _COLUMNS[name]
+        choice = self._choice(x, weight, columns)
+        if name == "embedding" and any(map(given.get, _SPECIAL)):
+            choice = None
+        replaced = {id(weight): self._split(weight, choice)}
+        if choice and choice.dim == columns and bias is not None and id(bias) in self._names:
+            replaced[id(bias)] = self._split(bias, Choice(0, choice.blocks))
+        return tree_map(lambda each: replaced.get(id(each), each), (tuple(args), dict(keywords)))
+
+    def _choice(self, x: Tensor, weight: Any, columns: int) -> Choice | None:
+        if weight.dim() != 2:
+            return None
+        if isinstance(x, Split) and x.division.dim == x.dim() - 1:
+            return Choice(1 - columns, x.division.blocks)
+        return Choice(columns, self._blocks[self._names[id(weight)]])
+
+    def _split(self, parameter: Any, choice: Choice | None) -> Tensor:
+        """Returns the parameter, divided if that is possible."""
+        name = self._names[id(parameter)]
+        if choice is not None:
+            division = Division(self, choice.dim, parameter.shape[choice.dim], choice.blocks)
+            if division.is_possible and self.choices.setdefault(name, choice) == choice:
+                return Split.of_parameter(division.part(parameter), division, frozenset([name]))
+        self.give_up(frozenset([name]))
+        whole: Tensor = parameter
+        return whole
+
+
+_ARGUMENTS = {
+    "linear": ("input", "weight", "bias"),
+    "addmm": ("input", "mat1", "mat2"),
+    "matmul": ("input", "other"),
+    "embedding": (
+        *("input", "weight", "padding_idx", "max_norm"),
+        *("norm_type", "scale_grad_by_freq", "sparse"),
+    ),
+}
+_ROLES = {
+    "linear": ("input", "weight", "bias"),
+    "addmm": ("mat1", "mat2", "input"),
+    "matmul": ("input", "other", ""),
+    "embedding": ("input", "weight", ""),
+}
+"""What is multiplied, the weight, the bias."""
+_SPECIAL = ("max_norm", "scale_grad_by_freq", "sparse")
+_COLUMNS = {"linear": 0, "addmm": 1, "matmul": 1, "embedding": 0}
+"""The weight's dim of outputs, or of symbols."""
+
+
+class _Calls(TorchFunctionMode):
+    """Tells a trial of every call of a function of torch."""
+
+    def __init__(self, trial: _Trial) -> None:
+        super().__init__()
+        self._trial = trial
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func not in QUESTIONS:
+            name = getattr(func, "__name__", "").strip("_")
+            if name in _ARGUMENTS:
+                args, kwargs = self._trial.divided(name, args, kwargs)
+            self._trial.check((args, kwargs))
+        return func(*args, **kwargs)
+
+
+def _whole(value: Any) -> Any:
+    return join(value.local, value.division) if isinstance(value, Split) else value
+
+
+def _is_computed(value: Any) -> bool:
+    return isinstance(value, Split) and not isinstance(value, nn.Parameter)

@@ -1,0 +1,94 @@
+"""The parameters of a stage of which each rank of an axis keeps a part.
+
+The optimizer steps the parts. Between steps the model's own parameters have no memory, and read as
+NaN; while a step runs, modules have splits in their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from corro.torch.parallel.stand_ins import stand_in
+from corro.torch.parallel.tensor.choice import Choice
+from corro.torch.parallel.tensor.division import Axis, Division
+from corro.torch.parallel.tensor.split import Split
+
+
+class Parts:
+    """Used by one thread at a time. What is collective is called by all ranks of the axis."""
+
+    def __init__(self, model: nn.Module, choices: Mapping[str, Choice], axis: Axis) -> None:
+        named = dict(model.named_parameters())
+        self._model, self._axis = model, axis
+        self.names = tuple(choices)
+        self.parameters = tuple(named[name] for name in choices)
+        self._divisions = [
+            Division(axis, choice.dim, named[name].shape[choice.dim], choice.blocks)
+            for name, choice in choices.items()
+        ]
+        self.parts = tuple(
+            nn.Parameter(self.cut(number, each.detach()), each.requires_grad)
+            for number, each in enumerate(self.parameters)
+        )
+        self.is_whole = True
+        self._ids = {id(each) for each in self.parts}
+
+    def share(self, parameter: Tensor) -> float:
+        """Returns by what this rank's squares of a gradient count in the sum over all ranks."""
+        return 1.0 if id(parameter) in self._ids else 1 / self._axis.size
+
+    @contextmanager
+    def instead(self) -> Iterator[None]:
+        """Inside, modules have splits instead of the parameters."""
+        splits = {
+            id(parameter): Split.of_parameter(part, division)
+            for parameter, part, division in zip(
+                self.parameters, self.parts, self._divisions, strict=True
+            )
+        }
+        changed = [
+            (module._parameters, name, parameter)
+            for module in self._model.modules()
+            for name, parameter in module._parameters.items()
+            if id(parameter) in splits
+        ]
+        try:
+            for parameters, name, own in changed:
+                parameters[name] = splits[id(own)]  # type: ignore[assignment]
+            yield
+        finally:
+            for parameters, name, own in changed:
+                parameters[name] = own
+
+    # --- Whole parameters -----------------------------------------------------------------------
+
+    def gather(self) -> None:
+        """Makes the parameters whole. Blocks."""
+        for number, (parameter, part) in enumerate(zip(self.parameters, self.parts, strict=True)):
+            parameter.data = self.join(number, part.detach())
+        self.is_whole = True
+
+    def take(self) -> None:
+        """Takes into the parts what whole parameters are, which the user may have changed."""
+        for parameter, part, division in zip(
+            self.parameters, self.parts, self._divisions, strict=True
+        ):
+            part.data.copy_(division.part(parameter.detach()))
+
+    def drop(self) -> None:
+        """Frees the parameters until they are gathered again."""
+        for each in self.parameters:
+            each.data = stand_in(each.shape, each.dtype, each.device, float("nan"))
+        self.is_whole = False
+
+    def cut(self, number: int, like: Tensor) -> Tensor:
+        """Returns this rank's part of a tensor like parameter `number`."""
+        return self._divisions[number].part(like).clone(memory_format=torch.contiguous_format)
+
+    def join(self, number: int, part: Tensor) -> Tensor:
+        """Returns a tensor like parameter `number`, of all ranks' parts of it. Blocks."""
+        return self._divisions[number].joined(part)

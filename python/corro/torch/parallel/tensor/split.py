@@ -1,0 +1,169 @@
+"""A split: a tensor of which each rank of an axis has a part, and which says it were whole.
+
+    x.shape             that of the whole
+    x.view(...)         a rule: the part is viewed, by numbers of the whole
+    torch.cumsum(x, 2)  no rule: the parts are joined, and the function gets the whole
+
+So a user's forward runs on parts as on whole tensors. A split has no elements of its own: functions
+of torch come to `__torch_function__`, above autograd, where a rule computes with `local`, the part,
+an ordinary tensor. Rules of torch's own functions are in shapes.py and products.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_map
+
+from corro.errors import FailedPreconditionError
+from corro.torch.parallel.tensor.division import Axis, Division, join
+
+
+class Split(Tensor):
+    """A rank's part of a tensor: `local`, that lies as `division` says."""
+
+    local: Tensor
+    division: Division
+    origins: frozenset[str]
+    """Names of the parameters whose split made this a split."""
+
+    @staticmethod
+    def __new__(
+        cls, local: Tensor, division: Division, origins: frozenset[str] = frozenset()
+    ) -> Split:
+        shape = list(local.shape)
+        assert shape[division.dim] == division.own
+        shape[division.dim] = division.length
+        made: Split = Tensor._make_wrapper_subclass(
+            cls, shape, dtype=local.dtype, device=local.device
+        )
+        made.local, made.division, made.origins = local, division, origins
+        return made
+
+    @classmethod
+    def of_parameter(
+        cls, part: Tensor, division: Division, origins: frozenset[str] = frozenset()
+    ) -> Split:
+        """Returns a split that is an nn.Parameter, too."""
+        made = cls(part, division, origins)
+        made._is_param = True
+        return made
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _OF_WHOLES:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
+        if func in _OF_PARTS:
+            return func(args[0].local, *args[1:], **kwargs)
+        call = Call(func, args, kwargs)
+        rule = RULES.get(func) or RULES.get(call.name)
+        result = NotImplemented if rule is None else rule(call)
+        return call.joined() if result is NotImplemented else result
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        raise FailedPreconditionError(
+            f"{func}: was called below torch's functions with a tensor that is split over ranks:"
+            " pin tensor to 1"
+        )
+
+
+class Call:
+    """One call of a function with splits among its arguments; what rules are given."""
+
+    def __init__(
+        self, function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> None:
+        self.function = function
+        self.args = tuple(args)
+        self.keywords = dict(keywords)
+        leaves = tree_flatten((self.args, self.keywords))[0]
+        self.splits = [each for each in leaves if isinstance(each, Split)]
+        name = getattr(function, "__name__", "")
+        self.name = name.strip("_")
+        self.is_in_place = self.name in IN_PLACE or (name[-1:] == "_" and name[:1] != "_")
+        self.pieces = 0
+        """What a rule without an answer may ask for: so many blocks of the parameter's dim."""
+
+    @property
+    def first(self) -> Split:
+        return self.splits[0]
+
+    @property
+    def axis(self) -> Axis:
+        return self.first.division.axis
+
+    def taken(self, *names: str) -> list[Any]:
+        """Returns arguments by their places and names; those that are not given are None."""
+        given = dict(zip(names, self.args, strict=False)) | self.keywords
+        return [given.get(name) for name in names]
+
+    def split(self, local: Tensor, dim: int, length: int, blocks: int = 1) -> Split:
+        """Returns a result whose part on this rank is `local`.
+
+        Args:
+            dim: that is divided; from the end, if it is below 0.
+            length: of this dim of the whole.
+            blocks: each of which is divided over the ranks.
+        """
+        origins = frozenset[str]().union(*(each.origins for each in self.splits))
+        return Split(local, Division(self.axis, dim % local.dim(), length, blocks), origins)
+
+    def like(self, local: Tensor, split: Split) -> Split:
+        """Returns a result that is divided as a split of as many dims is."""
+        return self.split(local, split.division.dim, split.division.length, split.division.blocks)
+
+    def whole(self, value: Any) -> Any:
+        """Returns the whole of a split, for which all ranks have to ask; else the value. Blocks."""
+        if not isinstance(value, Split):
+            return value
+        self.axis.give_up(value.origins, self.pieces)
+        return join(value.local, value.division)
+
+    def joined(self) -> Any:
+        """Calls the function with the whole of all splits."""
+        args, keywords = tree_map(self.whole, (self.args, self.keywords))
+        if self.is_in_place and isinstance(self.args[0], Split) and not self.axis.is_trial:
+            raise FailedPreconditionError(
+                f"step: {self.name}, in place, has no rule for a tensor that is split over ranks,"
+                " and was not called when the model was recorded: pin tensor to 1"
+            )
+        return self.function(*args, **keywords)
+
+
+Rule = Callable[[Call], Any]
+"""Returns what the function does, or NotImplemented: then it is called with whole tensors."""
+RULES: dict[Any, Rule] = {}
+"""By function, or by the name of a function of torch without underscores around it."""
+IN_PLACE = frozenset(("iadd", "isub", "imul", "idiv", "itruediv", "ipow", "setitem"))
+_OF_WHOLES = frozenset(
+    [
+        getattr(Tensor, name).__get__
+        for name in ("shape", "ndim", "dtype", "device", "layout", "is_cuda", "is_cpu", "is_sparse")
+    ]
+    + [
+        getattr(Tensor, name)
+        for name in ("size", "dim", "ndimension", "numel", "nelement", "__len__", "element_size")
+    ]
+    + [Tensor.is_floating_point, Tensor.is_complex, torch.is_floating_point, torch.is_complex]
+    + [torch.numel, Tensor.get_device]
+)
+_OF_PARTS = frozenset(
+    [getattr(Tensor, name).__get__ for name in ("requires_grad", "is_leaf", "grad_fn")]
+    + [Tensor.register_hook, Tensor.is_contiguous]
+)
+QUESTIONS = _OF_WHOLES | _OF_PARTS
+"""Functions that read no elements."""
