@@ -130,6 +130,7 @@ class Sharding:
             )
         self._pass_to(number)
         self._gather(number, number + 1)
+        self._forward = number + 1  # Also if the call fails.
 
     def leave(self, call: Place, result: Any) -> None:
         """A call of the stage ends. `result`: what it returned."""
@@ -146,7 +147,6 @@ class Sharding:
             each.register_hook(reached)  # type: ignore[no-untyped-call]
         if not active:  # Inside of a reentrant checkpoint: backward will not say when it comes.
             self._kept.add(number)
-        self._forward = number + 1
         self._drop(number)
 
     def end_forward(self) -> None:

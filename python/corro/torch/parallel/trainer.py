@@ -33,6 +33,7 @@ from corro.planned import Stage as PlannedStage
 from corro.torch.parallel import samples, slots
 from corro.torch.parallel.borders import Layer
 from corro.torch.parallel.clock import COMPUTE, SYNC, UPDATE
+from corro.torch.parallel.failures import Failures
 from corro.torch.parallel.main_weights import MainWeights, is_low
 from corro.torch.parallel.optimizer_calls import OptimizerCalls
 from corro.torch.parallel.planning import (
@@ -79,12 +80,13 @@ class Trainer:
         """What the planner has decided, predicted and proven."""
         self.steps = 0
         """Steps that were made, also before a checkpoint that was loaded."""
-        self._first_step = 0  # That this plan makes.
+        self._rounds = 0  # Of the plan: steps, also those that have failed.
         self.scaling = scaling
         """The norm of the last step's gradients, if they are clipped, and the scale of losses."""
         self._measured = Measured()
         self._gradient_bytes = 0  # The most that there were.
         self._group = group
+        self._failures = Failures(group, at_once=planned.decisions.shape.tensor > 1)
         self._recording = recording
         shape = planned.decisions.shape
         seats = planned.decisions.placement or tuple(range(group.size()))
@@ -114,7 +116,8 @@ class Trainer:
         self._randomness = Randomness(seed)
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
         self._batch: Any = None
-        self._count = 0
+        self._given = 0  # Samples of the batch.
+        self._count = 0  # Of those, what is computed: 0 if the batch is not as it has to be.
         self._loss = 0.0
         self._whole = True
         self._steps_now = False
@@ -155,6 +158,12 @@ class Trainer:
         layers = self._layers_of(self.plan.decisions.stages[own])
         clock = self._measured.clock
         self._sharding = Sharding(level, layers, cut, groups[own,], clock, main_weights)
+        summed = {*rest, *cut}
+        self._others = {
+            name: each
+            for name, each in parameters.items()
+            if name not in summed and each.grad is None and not self._is_released(name)
+        }
         self._step_parts()
         self._calls = OptimizerCalls(self.optimizer, self._sharding.shards, self._parts)
         self._calls.attach()
@@ -200,17 +209,23 @@ class Trainer:
 
         Raises:
             InvalidArgumentError: the batch has no samples, or more than the plan has room for.
-            CorroError: another rank failed; nothing was changed in this step.
+            MismatchError: ranks have batches of different sizes.
+            UnknownError: another rank failed. As with errors of the user's own code here, nothing
+                was changed in this step, and the next one may be made.
         """
         batch = samples.plain(batch)
         if sharded:
             batch = _joined(allgather_object(batch, group=self._group))
-        self._count = samples.count_of(batch, "step: batch")
-        if not 0 < self._count <= self._recording.samples:
-            raise InvalidArgumentError(
-                f"step: batch: has {self._count} samples; sample_batch had "
-                f"{self._recording.samples}, which is the most"
-            )
+        self._failures.begin()
+        self._given = self._count = 0
+        with self._failures.noted():
+            self._given = samples.count_of(batch, "step: batch")
+            if not 0 < self._given <= self._recording.samples:
+                raise InvalidArgumentError(
+                    f"step: batch: has {self._given} samples; sample_batch had "
+                    f"{self._recording.samples}, which is the most"
+                )
+            self._count = self._given
         self._release()
         self._steps_now = True
         try:
@@ -222,24 +237,31 @@ class Trainer:
         self._measured.begin()
         self._batch, self._loss = batch, 0.0
         self._held.clear()
-        until = (self.steps - self._first_step + 1) * self._micro_batches
+        self._rounds += 1
         name = str(self._seats.own)
         clock = self._measured.clock
         functions = {f"F{name}": self._forward, f"B{name}": self._backward}
         with self._parts.instead():
             self._loaded.run(
-                until, {name: clock.timing(COMPUTE, each) for name, each in functions.items()}
+                self._rounds * self._micro_batches,
+                {name: clock.timing(COMPUTE, each) for name, each in functions.items()},
             )
         self._gradient_bytes = max(self._gradient_bytes, self._bytes_of_gradients())
         with clock.of(SYNC):
+            with self._failures.noted():
+                self._check_the_others()
             for each in self._shares:
                 each.reduce()
             self._sharding.reduce()
             squares = self.scaling.squares(self._shares, self._sharding, self._parts)
             own_loss = self._loss / self._axis.size  # All ranks of the axis have it.
-            total = torch.tensor([own_loss, squares], dtype=torch.float64)
+            told = [own_loss, squares, *self._failures.numbers(self._given)]
+            total = torch.tensor(told, dtype=torch.float64)
             ct.allreduce_(total, ct.Sum, group=self._group)
-            loss, squares = total.tolist()
+            loss, squares, *failures = total.tolist()
+        if self._failures.are_in(failures):
+            self._forget_gradients()
+            self._failures.raise_first(self._given)
         with clock.of(UPDATE):
             if not self.scaling.scale(self._shares, self._sharding, squares):
                 self.optimizer.zero_grad(set_to_none=True)
@@ -251,6 +273,23 @@ class Trainer:
         self.steps += 1
         self._measured.end()
         return float(loss)
+
+    def _check_the_others(self) -> None:
+        """Raises if a parameter that no gradient was to come to has got one."""
+        for name, each in self._others.items():
+            if each.grad is not None:
+                raise FailedPreconditionError(
+                    f"step: {name}: has a gradient, and was frozen or not used when the model was "
+                    "recorded: call close(), and parallelize() again with a sample_batch that uses "
+                    "it"
+                )
+
+    def _forget_gradients(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
+        for shard in self._sharding.shards:
+            for each in shard.accumulators:
+                each.grad = None
 
     def report(self) -> Report:
         """Returns what the plan has predicted beside what was measured. All ranks call it; blocks.
@@ -277,7 +316,8 @@ class Trainer:
     def _bytes_of_gradients(self) -> int:
         whole = [each for share in self._shares for each in share.parameters]
         cut = [each for one in self._sharding.shards for each in (*one.accumulators, *one.parts)]
-        return sum(each.grad.nbytes for each in whole + cut if each.grad is not None)
+        gradients = [each.grad for each in whole + cut if each.grad is not None]
+        return sum(each.numel() * each.element_size() for each in gradients)  # Sparse ones, too.
 
     def gather(self) -> nn.Module:
         """Brings the trained parameters and buffers of all stages to every rank; returns the model.
@@ -326,23 +366,34 @@ class Trainer:
     # --- What the plan calls ------------------------------------------------------------------
 
     def _forward(self, firing: Firing) -> None:
+        result = None
+        with self._failures.noted():
+            result = self._result(firing)
+        self._sharding.end_forward()
+        self._axis.forget()
+        if self._last:
+            return
+        slots.write(firing.outputs[-1], None, "")  # As without samples, if this one fails.
+        if result is not None:
+            with self._failures.noted():
+                slots.write(firing.outputs[-1], result.detach(), f"stage {self._stage_number}")
+
+    def _result(self, firing: Firing) -> Tensor | None:
+        """Returns what the stage makes of its samples; None: there are none, or a rank failed."""
         micro = firing.micro % self._micro_batches
         received, own = None, self._samples(micro)
         if not self._first:
             tensor = slots.read(firing.inputs[-1])
             if tensor is not None:
                 received = tensor.to(self._device, copy=True).requires_grad_()
-        result = None
-        if len(own):
-            rows = samples.rows(self._batch, own, self._count)
-            with self._randomness.of(self.steps, own) as places:
-                result = self._stage.forward(rows, received, places)
-            self._held[micro] = received, self._weighted(result, own)
-        self._sharding.end_forward()
-        self._axis.forget()
-        if not self._last:
-            sent = None if result is None else result.detach()
-            slots.write(firing.outputs[-1], sent, f"stage {self._stage_number}")
+        missing = not self._first and received is None
+        if not len(own) or missing or self._failures.own is not None:
+            return None
+        rows = samples.rows(self._batch, own, self._count)
+        with self._randomness.of(self.steps, own) as places:
+            result = self._stage.forward(rows, received, places)
+        self._held[micro] = received, self._weighted(result, own)
+        return result
 
     def _weighted(self, result: Tensor, own: range) -> Tensor:
         if not self._last:
@@ -357,14 +408,14 @@ class Trainer:
         micro = firing.micro % self._micro_batches
         received, result = self._held.pop(micro, (None, None))
         self._sharding.begin_backward()
-        if result is not None and result.requires_grad:
+        if result is not None and result.requires_grad and self._failures.own is None:
             gradient = None
             if not self._last:
                 sent = slots.read(firing.inputs[-1])
-                assert sent is not None
-                gradient = sent.to(self._device)
-            with self._randomness.of(self.steps, self._samples(micro)):
-                torch.autograd.backward(result, gradient)
+                gradient = None if sent is None else sent.to(self._device)
+            if self._last or gradient is not None:
+                with self._failures.noted(), self._randomness.of(self.steps, self._samples(micro)):
+                    torch.autograd.backward(result, gradient)
         self._sharding.end_backward()
         if not self._first:
             gradient = None if received is None else received.grad
@@ -415,7 +466,6 @@ class Trainer:
 
     def _go_on_from(self, step: int, seed: int) -> None:
         """The next step is number `step`, from 0, of a training whose draws have this seed."""
-        self._first_step += step - self.steps
         self.steps, self._randomness = step, Randomness(seed)
 
     @contextmanager
