@@ -47,7 +47,7 @@ def adam(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def machines(memory: str = "4 GB") -> dict[str, object]:
-    peak = dict.fromkeys(("f32", "bf16", "f16"), "80 GFLOP/s")
+    peak = dict.fromkeys(("f64", "f32", "bf16", "f16"), "80 GFLOP/s")
     core = {"memory": memory, "peak": peak, "memory_bandwidth": "10 GB/s"}
     link = {"bandwidth": "5 GB/s", "latency": "5 us"}
     host = {"name": "localhost", "device": "core", "devices": corro.size(), "link": link}

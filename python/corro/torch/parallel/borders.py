@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from corro.torch.recorder.chain import Unit, append, crossing, cut
-from corro.torch.recorder.trace import COMPUTED, Call, Event, Trace
+from corro.torch.recorder.trace import COMPUTED, INPUT, SIDE, Call, Event, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ class _Finder:
 
     def layer(self, unit: Unit, border: Border | None) -> Layer:
         calls = [each for each in unit.calls if self._is_active(each)]
-        whole = len(unit.calls) == 1 and self._keeps(unit.calls[0])
+        only = unit.calls[0] if len(unit.calls) == 1 else None
+        whole = only is not None and self._keeps(only) and not self._writes_to_arguments(only)
         return Layer(
             name=unit.name or unit.kind,
             calls=tuple(self._places[id(each)] for each in calls),
@@ -92,6 +93,8 @@ class _Finder:
         crossed = self._crossing[start]
         left_out = [call for unit in before for call in unit.calls if self._is_active(call)]
         if len(crossed) != 1 or self._needs_inside_of(left_out, start):
+            return None
+        if self._decides_outside_of(left_out, start) or self._overwrites(left_out, start):
             return None
         (value,) = crossed
         return self._returned(value, start, left_out) or self._taken(value, start)
@@ -134,6 +137,33 @@ class _Finder:
         made = [values[each].producer for each in read if self._is_side(each, start)]
         return any(call.start <= each < call.end for each in made for call in left_out)
 
+    def _decides_outside_of(self, left_out: Sequence[Call], start: int) -> bool:
+        """Whether code before the border, beside these calls, reads numbers from active values.
+
+        On stages behind the border those are stand-ins.
+        """
+        return any(
+            each.position <= start
+            and not any(call.start <= each.position <= call.end for call in left_out)
+            for each in self._trace.numbers
+        )
+
+    def _overwrites(self, left_out: Sequence[Call], start: int) -> bool:
+        """Whether code before the border, beside these calls, writes to what they returned.
+
+        Stand-ins have no memory to be written to.
+        """
+
+        def inside(position: int) -> bool:
+            return any(call.start <= position < call.end for call in left_out)
+
+        return any(
+            inside(self._trace.values[each].producer)
+            for number, event in enumerate(self._trace.events[:start])
+            if event.overwrites and not inside(number)
+            for each in event.overwrites
+        )
+
     def _is_side(self, value: int, start: int) -> bool:
         one = self._trace.values[value]
         return one.origin == COMPUTED and not one.active and one.producer < start
@@ -141,6 +171,15 @@ class _Finder:
     def _is_active(self, call: Call) -> bool:
         written = (each for e in self._trace.events[call.start : call.end] for each in e.writes)
         return any(self._trace.values[each].active for each in written)
+
+    def _writes_to_arguments(self, call: Call) -> bool:
+        """Whether it changes what it is given, which it cannot do twice."""
+        values = self._trace.values
+        return any(
+            values[each].origin in (COMPUTED, INPUT, SIDE) and values[each].producer < call.start
+            for event in self._trace.events[call.start : call.end]
+            for each in event.overwrites
+        )
 
     def _keeps(self, call: Call) -> bool:
         """Whether backward needs what it computed inside: not so in a checkpoint of the user's."""

@@ -185,9 +185,9 @@ def _lines(path: Path) -> list[str]:
 def _peaks(device: torch.device, dtype: torch.dtype) -> dict[str, float]:
     """Returns FLOP/s of matrix products, of f32, of what is faster, and of this dtype."""
     f32 = _multiplying(device, torch.float32)
-    measured = {"bf16": torch.bfloat16, "f16": torch.float16}
-    if device.type != "cuda" and dtype != torch.float16:
-        del measured["f16"]  # Slow there.
+    dtypes = {"bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+    fast = ("bf16", "f16") if device.type == "cuda" else ("bf16",)
+    measured = {name: each for name, each in dtypes.items() if name in fast or each == dtype}
     peaks = {name: _multiplying(device, each) for name, each in measured.items()}
     kept = {n: rate for n, rate in peaks.items() if rate > f32 or measured[n] == dtype}
     return {"f32": f32, **kept}

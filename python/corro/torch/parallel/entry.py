@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from corro._context import world
 from corro.planned import Planned
 from corro.torch.parallel import samples
 from corro.torch.parallel.main_weights import is_low
+from corro.torch.parallel.optimizer_calls import is_attached
 from corro.torch.parallel.planning import (
     STRATEGIES,
     Recording,
@@ -28,6 +30,7 @@ from corro.torch.parallel.sharded_optimizer import goes_by_elements
 from corro.torch.parallel.stage import Loss
 from corro.torch.parallel.tensor.choice import Choice, choices_of
 from corro.torch.parallel.trainer import Trainer, device_of
+from corro.torch.wrapped import WrappedOptimizer
 
 
 def parallelize(
@@ -113,6 +116,8 @@ def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
         return f"parallelize: optimizer: a {type(optimizer).__name__} is no torch optimizer"
     if not callable(loss):
         return "parallelize: loss: must be a function of the model and a batch"
+    if (refusal := _refusal_of_parameters(model) or _refusal_of_optimizer(optimizer)) is not None:
+        return refusal
     own = {id(each) for each in model.parameters()}
     held = [each for one in optimizer.param_groups for each in one["params"]]
     strange = sum(id(each) not in own for each in held)
@@ -120,6 +125,35 @@ def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
         return f"parallelize: optimizer: has {strange} parameters that are not the model's"
     if not any(isinstance(leaf, Tensor) for leaf in tree_flatten(batch)[0]):
         return "parallelize: sample_batch: has no tensors"
+    return None
+
+
+def _refusal_of_parameters(model: nn.Module) -> str | None:
+    devices: dict[torch.device, str] = {}
+    for name, each in (*model.named_parameters(), *model.named_buffers()):
+        if each.is_meta:
+            return f"parallelize: model: {name}: is on the meta device, without contents"
+        devices.setdefault(each.device, name)
+    if len(devices) > 1:
+        places = ", ".join(f"{name} on {device}" for device, name in devices.items())
+        return f"parallelize: model: is on several devices: {places}"
+    if not any(each.requires_grad for each in model.parameters()):
+        return "parallelize: model: no parameter requires a gradient"
+    return None
+
+
+def _refusal_of_optimizer(optimizer: torch.optim.Optimizer) -> str | None:
+    kind = type(optimizer).__name__
+    if isinstance(optimizer, WrappedOptimizer):
+        return (
+            "parallelize: optimizer: a DistributedOptimizer reduces gradients by itself: give the "
+            "optimizer alone"
+        )
+    if is_attached(optimizer):
+        return "parallelize: optimizer: another trainer has it: call its close() first"
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        return f"parallelize: optimizer: {kind}.step() needs a closure, which no trainer has"
     return None
 
 

@@ -42,7 +42,7 @@ class OptimizerCalls:
     def detach(self) -> None:
         """Does nothing where it is not attached."""
         fields = vars(self._optimizer)
-        if fields.get("add_param_group") is _refuse_group:
+        if is_attached(self._optimizer):
             for name in _NAMES:
                 del fields[name]
             fields.update(self._own)
@@ -86,6 +86,11 @@ class OptimizerCalls:
                         f"is neither the parameter's, {list(whole)}, nor that of this rank's part, "
                         f"{list(part)}: load a whole state, or a checkpoint by TrainerState"
                     )
+
+
+def is_attached(optimizer: torch.optim.Optimizer) -> bool:
+    """Returns whether a trainer has the optimizer."""
+    return vars(optimizer).get("add_param_group") is _refuse_group
 
 
 def _refuse_group(*_: object, **__: object) -> None:

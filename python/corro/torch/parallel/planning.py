@@ -7,6 +7,7 @@ share (ZeRO), and recomputing of layers.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from corro.planned import Planned, Stage
 from corro.torch.parallel import slots
 from corro.torch.parallel.borders import Layer, layers_of
 from corro.torch.parallel.resources import checked_resources
-from corro.torch.parallel.samples import count_of
+from corro.torch.parallel.samples import count_of, form_of
 from corro.torch.parallel.sharding import GRADIENTS, PARAMETERS, STATE
 from corro.torch.parallel.stage import Loss
 from corro.torch.parallel.tensor.choice import Choice
@@ -46,6 +47,10 @@ class Recording:
     samples: int
     dtype: torch.dtype
     """That most parameters have."""
+    batch: str
+    """The form of what it was recorded with."""
+    decides: tuple[str, ...]
+    """Modules that read numbers from tensors that depend on parameters, and so may decide."""
 
     @classmethod
     def of(cls, model: nn.Module, loss: Loss, batch: Any) -> Recording:
@@ -55,18 +60,22 @@ class Recording:
             InvalidArgumentError: it does not run on this batch, or asks for values of tensors.
         """
         samples = count_of(batch, "parallelize: sample_batch")
+        if not samples:
+            raise InvalidArgumentError("parallelize: sample_batch: has no samples")
         trace = trace_step(model, batch, loss)
         units, layers = layers_of(trace)
         first = first_tensor(batch)
         dtype = dtype_of(model, first)
         subject = Subject(type(model).__name__, samples, tokens_of(first), dtype)
-        return cls(describe(trace, subject, units), tuple(layers), samples, dtype)
+        decides = tuple(dict.fromkeys(each.path for each in trace.numbers))
+        description = describe(trace, subject, units)
+        return cls(description, tuple(layers), samples, dtype, form_of(batch), decides)
 
     @property
     def lines(self) -> list[str]:
         """What has to be the same on all ranks."""
         return [
-            f"a sample_batch of {self.samples}",
+            f"a sample_batch of {self.samples}: {self.batch}",
             f"parameters in {str(self.dtype).removeprefix('torch.')}",
             *(
                 f"layer {layer.name} with {', '.join(layer.parameters) or 'no parameters'}, "
@@ -86,6 +95,12 @@ def agreed_recording(model: nn.Module, loss: Loss, batch: Any, group: Group) -> 
     raise_first(None if failure is None else str(failure), group)
     assert recording is not None
     check_same_lines(group, "parallelize", recording.lines)
+    for path in recording.decides:
+        warnings.warn(
+            f"parallelize: {path or 'loss'}: reads a number from a tensor that parameters have a "
+            "part in; what it decides by that is decided for each micro-batch alone",
+            stacklevel=3,
+        )
     return recording
 
 

@@ -30,6 +30,19 @@ def count_of(batch: Any, what: str) -> int:
     raise InvalidArgumentError(f"{what}: has no tensor whose first dim is that of the samples")
 
 
+def form_of(batch: Any) -> str:
+    """Returns what batches of one form have alike: structure, dtypes, shapes; not values."""
+    leaves, structure = tree_flatten(batch)
+    kinds = [
+        f"{str(each.dtype).removeprefix('torch.')} {list(each.shape)}"
+        if isinstance(each, Tensor)
+        else type(each).__name__
+        for each in leaves
+    ]
+    keys = sorted(batch) if isinstance(batch, Mapping) else type(batch).__name__
+    return f"{keys} of {', '.join(kinds)}" if structure.num_leaves > 1 else kinds[0]
+
+
 def rows(batch: Any, samples: range, count: int) -> Any:
     """Returns some samples of a batch of `count`; what has another first dim stays whole."""
 

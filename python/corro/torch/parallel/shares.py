@@ -43,7 +43,9 @@ class Share:
 
 
 def _gradient_of(parameter: nn.Parameter) -> Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    if parameter.grad is None:
+        return torch.zeros_like(parameter)
+    return parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
 
 
 def groups_of(

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import checkpoint
@@ -46,6 +47,18 @@ class _Ended(BaseException):
     def __init__(self, tensor: Tensor) -> None:
         super().__init__()
         self.tensor = tensor
+
+
+class _Entry(torch.autograd.Function):
+    """Returns a leaf's elements as what is no leaf, so that layers may write to it."""
+
+    @staticmethod
+    def forward(_: Any, leaf: Tensor) -> Tensor:
+        return leaf.data
+
+    @staticmethod
+    def backward(_: Any, gradient: Tensor) -> Tensor:
+        return gradient
 
 
 class Stage:
@@ -80,6 +93,7 @@ class Stage:
 
         Args:
             received: from the stage before, a leaf that needs a gradient; None at the first stage.
+                Layers may write to its elements.
             places: hears which layer runs, also of those that are left out.
         """
         with self._changed(received, places):
@@ -156,7 +170,8 @@ class _Play:
             raise _Ended(tree_flatten(tree)[0][role.sends.leaf])
         if role.receives is not None and role.receives.returned == returned:
             leaves, shape = tree_flatten(tree)
-            leaves[role.receives.leaf] = self._received
+            assert self._received is not None
+            leaves[role.receives.leaf] = _Entry.apply(self._received)
             return tree_unflatten(leaves, shape)
         return tree
 

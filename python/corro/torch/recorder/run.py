@@ -63,6 +63,10 @@ def trace_step(model: nn.Module, batch: Any, loss: Callable[[nn.Module, Any], An
     def checked(made: Any) -> tuple[Tensor, bool]:
         if not isinstance(made, Tensor) or made.numel() != 1:
             raise InvalidArgumentError("record: loss: must return a tensor of one element")
+        if not made.requires_grad:
+            raise InvalidArgumentError(
+                "record: loss: does not depend on a parameter that requires a gradient"
+            )
         return made, True
 
     return _traced(model, batch, lambda given: loss(model, given), checked, first_is_active=False)

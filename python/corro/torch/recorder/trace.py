@@ -78,6 +78,8 @@ class Event:
     flops: float
     traffic_bytes: int
     known: bool = True
+    overwrites: tuple[int, ...] = ()
+    """Values that it changes in place; what they are then is among `writes`."""
 
 
 @dataclass(slots=True)
@@ -86,6 +88,14 @@ class Save:
 
     value: int
     bytes: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number that was read from an active value, just before event `position`."""
+
+    path: str  # Of the module that read it.
     position: int
 
 
@@ -100,6 +110,7 @@ class Trace:
     outputs: set[int] = field(default_factory=set)  # The loss, or what the model returned.
     backward_flops: float = 0.0
     notes: list[str] = field(default_factory=list)
+    numbers: list[Number] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)  # Of parameters, by value.
 
     @property
@@ -179,6 +190,9 @@ class Tracer(TorchDispatchMode):
             if name != "_local_scalar_dense":
                 raise
             self._note(f"{name}: a number is read from a tensor; assumed to be 1")
+            if self._forward and self.trace.values[self.value_of(args[0])].active:
+                path = self._stack[-1].path if self._stack else ""
+                self.trace.numbers.append(Number(path, len(self.trace.events)))
             dtype = args[0].dtype
             one = 1.0 if dtype.is_floating_point else 1
             return (False if dtype == torch.bool else one), True
@@ -228,6 +242,7 @@ class Tracer(TorchDispatchMode):
         reads = tuple(dict.fromkeys(self.value_of(each) for each in read))
         number = len(self.trace.events)
         moved = [each for each in (*read, *fresh, *changes) if not self._is_weight(each)]
+        overwrites = tuple(dict.fromkeys(self.value_of(each) for each in changes))
         writes = self._write([*fresh, *changes], number, reads)
         self.trace.events.append(
             Event(
@@ -240,6 +255,7 @@ class Tracer(TorchDispatchMode):
                 flops=flops_of(name, args, made),
                 traffic_bytes=sum(each.numel() * each.element_size() for each in moved),
                 known=known and "::" not in name,
+                overwrites=overwrites,
             )
         )
 
