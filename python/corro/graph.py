@@ -29,6 +29,7 @@ MOST_NAME_BYTES = 200
 MOST_RANKS = 1 << 20
 MOST_DEPTH = 1 << 16
 MOST_SLOTS = 1 << 16
+MOST_LAG = 1 << 16
 MOST_SLOT_BYTES = 1 << 48
 MOST_NS = 7_200_000_000_000  # Two hours.
 MOST_COUNT = 1 << 40
@@ -93,6 +94,7 @@ class Service:
     name: str
     lane: str
     priority: int = 0
+    lag: int = 0
     duration_ns: int = 0
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -375,7 +377,10 @@ class _Reader:
         )
 
     def _read_service(self, value: object, place: str) -> Service:
-        known = ("name", "lane", "priority", "duration_ns", "inputs", "outputs", "operation")
+        known = (
+            *("name", "lane", "priority", "lag", "duration_ns"),
+            *("inputs", "outputs", "operation"),
+        )
         item = _Object(self._name, place, value, known)
 
         def read_end(name: object, field: str) -> str:
@@ -387,6 +392,7 @@ class _Reader:
             name=self._read_name(item, "service"),
             lane=self._find(item.text("lane"), "lane", item, "lane"),
             priority=item.integer("priority", -(1 << 31), (1 << 31) - 1, 0),
+            lag=item.integer("lag", 0, MOST_LAG, 0),
             duration_ns=item.integer("duration_ns", 0, MOST_NS, 0),
             inputs=item.list("inputs", read_end),
             outputs=item.list("outputs", read_end),
@@ -463,6 +469,9 @@ class _Form:
                 if channel in ends[:i]:
                     self._fail(f"{place}.{field}", f'channel "{channel}" comes twice')
         lane = self._lanes[service.lane]
+        by_priority = f'needs a lane in agreed order; "{lane.name}" is in order of priority'
+        if service.lag and lane.order != "agreed":
+            self._fail(f"{place}.lag", by_priority)
         operation = service.operation
         if operation is None:
             if len(lane.ranks) > 1:
@@ -470,8 +479,7 @@ class _Form:
                 self._fail(f"{place}.operation", what)
             return
         if lane.order != "agreed":
-            what = f'needs a lane in agreed order; "{lane.name}" is in order of priority'
-            self._fail(f"{place}.operation", what)
+            self._fail(f"{place}.operation", by_priority)
         if operation.root is not None and operation.root not in lane.ranks:
             self._fail(f"{place}.operation.root", f'must be a rank of lane "{lane.name}"')
 

@@ -351,6 +351,7 @@ def _spec_of(plan: Plan) -> _native.PlanSpec:
                 service.name,
                 lanes[service.lane],
                 service.priority,
+                service.lag,
                 service.duration_ns,
                 [channels[name] for name in service.inputs],
                 [channels[name] for name in service.outputs],

@@ -25,11 +25,13 @@ class SpecInC {
       lanes_.push_back({name.c_str(), order, depth, ranks.data(), ranks.size()});
     for (const auto& [name, slots, initial, bytes, transfer] : spec.channels)
       channels_.push_back({name.c_str(), slots, initial, bytes, transfer});
-    for (const auto& [name, lane, priority, duration, inputs, outputs, operation] : spec.services) {
+    for (const auto& [name, lane, priority, lag, duration, inputs, outputs, operation] :
+         spec.services) {
       corro_plan_service& service = services_.emplace_back();
       service.name = name.c_str();
       service.lane = lane;
       service.priority = priority;
+      service.lag = lag;
       service.duration_ns = duration;
       service.inputs = inputs.data();
       service.input_count = inputs.size();

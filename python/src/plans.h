@@ -21,8 +21,9 @@ struct PlanSpec {
   using Lane = std::tuple<std::string, uint8_t, uint32_t, std::vector<uint32_t>>;
   using Channel = std::tuple<std::string, uint32_t, uint32_t, uint64_t, int64_t>;
   using Operation = std::tuple<uint8_t, uint8_t, uint64_t, uint8_t, uint32_t>;
-  using Service = std::tuple<std::string, uint32_t, int32_t, int64_t, std::vector<uint32_t>,
-                             std::vector<uint32_t>, std::optional<Operation>>;
+  using Service =
+      std::tuple<std::string, uint32_t, int32_t, uint32_t, int64_t, std::vector<uint32_t>,
+                 std::vector<uint32_t>, std::optional<Operation>>;
   uint32_t ranks = 1;
   std::vector<Lane> lanes;
   std::vector<Channel> channels;

@@ -30,6 +30,7 @@ PAIR = Plan(
         Service(
             name="reduce",
             lane="dp",
+            lag=1,
             inputs=("gradient",),
             operation=Operation(kind="reduce", dtype="f32", count=4, reduce_op="sum", root=1),
         ),

@@ -414,6 +414,7 @@ typedef struct corro_plan_service {
   const char* name;
   uint32_t lane;
   int32_t priority;
+  uint32_t lag; /* generations behind, on lanes in agreed order */
   int64_t duration_ns;
   const uint32_t* inputs; /* channels */
   size_t input_count;

@@ -61,6 +61,7 @@ Status read_service(const corro_plan_service& given, size_t index, graph::Plan& 
   graph::ServiceSpec service{.name = text_of(given.name),
                              .lane = given.lane,
                              .priority = given.priority,
+                             .lag = given.lag,
                              .duration = Duration(given.duration_ns),
                              .inputs = list_of(given.inputs, given.input_count),
                              .outputs = list_of(given.outputs, given.output_count)};

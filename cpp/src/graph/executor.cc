@@ -72,7 +72,9 @@ void Executor::build_services() {
       const auto number = std::find(readers.begin(), readers.end(), id) - readers.begin();
       service.inputs.push_back({channel, static_cast<uint32_t>(number)});
     }
-    lanes_[spec.lane].services.push_back(id);
+    LaneState& lane = lanes_[spec.lane];
+    lane.services.push_back(id);
+    lane.most_lag = std::max(lane.most_lag, spec.lag);
   }
   for (LaneState& lane : lanes_) {
     if (lane.spec.order != LaneOrder::kPriority) continue;
@@ -113,6 +115,7 @@ void Executor::run_until(uint32_t micro) {
   if (micro > end_) {
     end_ = micro;
     end_service_ = 0;
+    add_stretch();
   }
   count_unfinished();
   mark_all_dirty();
@@ -123,6 +126,35 @@ void Executor::count_unfinished() {
   for (ServiceId id = 0; id < services_.size(); ++id) {
     if (services_[id].done < end_of(id)) ++unfinished_;
   }
+}
+
+void Executor::add_stretch() {
+  std::erase_if(stretches_, [least = completed()](uint32_t end) { return end <= least; });
+  stretches_.push_back(end_);
+  for (LaneState& lane : lanes_) {
+    if (lane.most_lag > 0) find_turn(lane);
+  }
+}
+
+void Executor::find_turn(LaneState& lane) const {
+  while (lane.round < lane.end + lane.most_lag || begin_stretch(lane)) {
+    const ServiceId id = lane.services[lane.turn];
+    const uint64_t generation = services_[id].started;
+    if (generation < lane.end && generation + plan_.services[id].lag == lane.round) return;
+    end_turn(lane);
+  }
+}
+
+bool Executor::begin_stretch(LaneState& lane) const {
+  const auto next = std::upper_bound(stretches_.begin(), stretches_.end(), lane.end);
+  if (next == stretches_.end()) return false;
+  lane.round = std::exchange(lane.end, *next);
+  return true;
+}
+
+void Executor::end_turn(LaneState& lane) {
+  lane.turn = (lane.turn + 1) % lane.services.size();
+  if (lane.turn == 0) ++lane.round;
 }
 
 bool Executor::poll(Time now) {
@@ -197,7 +229,8 @@ void Executor::start_service(ServiceId id, Time now) {
   ++service.started;
   ++services_in_flight_;
   LaneState& lane = lanes_[tasks_[id].lane];
-  lane.turn = (lane.turn + 1) % lane.services.size();
+  end_turn(lane);
+  if (lane.most_lag > 0) find_turn(lane);
   begin(id, plan_.services[id].duration,
         {.ticket = {},
          .generation = generation,
@@ -373,7 +406,12 @@ Status Executor::restart(Generation first) {
   status_ = Status();
   for (Channel& channel : channels_) channel.reset(first);
   for (Service& service : services_) service.started = service.done = first.micro;
-  for (LaneState& lane : lanes_) lane.turn = 0;
+  stretches_.clear();
+  for (LaneState& lane : lanes_) {
+    lane.turn = 0;
+    lane.end = first.micro;
+    lane.round = lane.end + lane.most_lag;
+  }
   return {};
 }
 
@@ -404,7 +442,7 @@ Status Executor::leave(Place cut) {
 
 const Executor::LaneState& Executor::agreed_lane() const {
   const auto agreed = [](const LaneState& lane) {
-    return lane.spec.order == LaneOrder::kAgreed && !lane.services.empty();
+    return lane.spec.order == LaneOrder::kAgreed && !lane.services.empty() && lane.most_lag == 0;
   };
   CORRO_CHECK(std::count_if(lanes_.begin(), lanes_.end(), agreed) == 1, "one agreed order");
   return *std::find_if(lanes_.begin(), lanes_.end(), agreed);

@@ -61,7 +61,8 @@ class Executor final {
   ~Executor() = default;
 
   /// Lets every service fire for generations below `micro`; never takes back what was allowed
-  /// before.
+  /// before. What it adds is a stretch: a lane with lags ends one before it begins the next, so that
+  /// its order follows from the calls alone, not from when they come.
   void run_until(uint32_t micro);
   /// Starts everything the rule allows; true if anything started. Completions inside a start count
   /// at once.
@@ -98,8 +99,9 @@ class Executor final {
   [[nodiscard]] Status restart(Generation first);
 
   /// Holds back every service that has not started, until leave(), and returns the firing of the
-  /// agreed lane that would have been next. For a plan with one lane in agreed order: there the
-  /// firings of all ranks are the same ones, so ranks that freeze can compare how far they are.
+  /// agreed lane that would have been next. For a plan with one lane in agreed order, without lags:
+  /// there the firings of all ranks are the same ones, so ranks that freeze can compare how far they
+  /// are.
   [[nodiscard]] Place freeze();
   /// Ends the plan before `cut`, the first firing in plan order that will not be: services below
   /// cut.service fire their last time for cut.generation, the others for the one before. reached()
@@ -169,6 +171,9 @@ class Executor final {
     bool dirty = false;
     std::vector<ServiceId> services;  ///< Agreed: plan order. Priority: by priority.
     size_t turn = 0;
+    uint64_t round = 0;     ///< Counts the turns of all its services.
+    uint64_t end = 0;       ///< With lags: of the stretch that it is in,
+    uint32_t most_lag = 0;  ///< which takes so many rounds more than it has generations.
     uint32_t first_waiting = kNone;
     uint32_t last_waiting = kNone;
   };
@@ -181,6 +186,12 @@ class Executor final {
   /// The generation that the service may not fire any more.
   [[nodiscard]] uint32_t end_of(ServiceId id) const { return end_ + (id < end_service_ ? 1 : 0); }
   void count_unfinished();
+  void add_stretch();
+  /// Of a lane with lags: passes over turns for generations that are not of its stretch. Where
+  /// nothing is left of the last stretch it stays behind it.
+  void find_turn(LaneState& lane) const;
+  [[nodiscard]] bool begin_stretch(LaneState& lane) const;
+  static void end_turn(LaneState& lane);
   [[nodiscard]] const LaneState& agreed_lane() const;
   [[nodiscard]] bool ready(ServiceId id) const;
   [[nodiscard]] uint32_t pick(const LaneState& lane) const;
@@ -211,8 +222,9 @@ class Executor final {
   uint32_t free_task_ = kNone;
   uint32_t starting_ = kNone;  ///< The task whose start() is on the stack.
   uint32_t epoch_ = 0;
-  uint32_t end_ = 0;           ///< No service fires this generation,
-  ServiceId end_service_ = 0;  ///< but those below this one.
+  uint32_t end_ = 0;                 ///< No service fires this generation,
+  ServiceId end_service_ = 0;        ///< but those below this one.
+  std::vector<uint32_t> stretches_;  ///< Their ends, ascending, of those not yet completed.
   bool frozen_ = false;
   size_t unfinished_ = 0;
   size_t in_flight_ = 0;

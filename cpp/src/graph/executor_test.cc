@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "graph/virtual_lanes.h"
 
 namespace corro::graph {
@@ -145,6 +147,36 @@ TEST(Executor, LaneInAgreedOrderWaitsForItsTurn) {
   executor->complete(a.tickets[0]);
   executor->poll({});
   EXPECT_THAT(b.started, ElementsAre("reduce0", "reduce1")) << "both in flight: depth 2";
+}
+
+TEST(Executor, ALagLetsAServiceFollowItsLaneFromBehind) {
+  Plan plan;
+  const LaneId lane = plan.add_lane({.name = "stage", .order = LaneOrder::kAgreed});
+  const ChannelId stash = plan.add_channel({.name = "stash", .slots = 8});
+  plan.add_service({.name = "F", .lane = lane, .outputs = {stash}});
+  plan.add_service({.name = "B", .lane = lane, .lag = 2, .inputs = {stash}});
+  const auto order = [&plan](const std::vector<uint32_t>& at_once, uint32_t later) {
+    std::string text;
+    VirtualLanes lanes(plan, {.observer = [&text](const VirtualFiring& firing) {
+                         text += fmt::format("{}{} ", firing.name, firing.generation.micro);
+                       }});
+    auto executor = make(plan, lanes.lanes());
+    for (const uint32_t first : {0U, 10U}) {
+      CORRO_CHECK(executor->restart({.epoch = 0, .micro = first}).ok());
+      for (const uint32_t end : at_once) executor->run_until(first + end);
+      lanes.run(*executor);
+      executor->run_until(first + later);
+      lanes.run(*executor);
+      EXPECT_TRUE(executor->reached()) << executor->describe_waiting();
+    }
+    return text;
+  };
+  const std::string once = "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4 ";
+  const std::string again = "F10 F11 F12 B10 F13 B11 F14 B12 B13 B14 ";
+  EXPECT_EQ(order({5}, 5), once + again);
+  EXPECT_EQ(order({1, 4}, 5),
+            "F0 B0 F1 F2 F3 B1 B2 B3 F4 B4 F10 B10 F11 F12 F13 B11 B12 B13 F14 B14 ");
+  EXPECT_EQ(order({1, 4, 5}, 5), order({1, 4}, 5)) << "the order is that of the calls";
 }
 
 TEST(Executor, LaneByPriorityTakesTheMostUrgentOfThoseReady) {

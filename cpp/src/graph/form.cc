@@ -75,10 +75,21 @@ class Form {
       return invalid(at("lane"),
                      fmt::format("there is no lane {} of {}", service.lane, plan_.lanes.size()));
     }
+    CORRO_TRY(check_lag(at("lag"), service));
     CORRO_TRY(check_duration(at("duration_ns"), service.duration));
     CORRO_TRY(check_channels(at("inputs"), 2 * id + 1, service.inputs));
     CORRO_TRY(check_channels(at("outputs"), 2 * id + 2, service.outputs));
     return check_operation(at("operation"), service);
+  }
+
+  [[nodiscard]] Status check_lag(std::string place, const ServiceSpec& service) const {
+    const LaneSpec& lane = plan_.lanes[service.lane];
+    if (service.lag > kMostLag)
+      return invalid(std::move(place), fmt::format("must be from 0 to {}", kMostLag));
+    if (service.lag == 0 || lane.order == LaneOrder::kAgreed) return {};
+    return invalid(std::move(place), fmt::format("needs a lane in agreed order; \"{}\" is in order "
+                                                 "of priority",
+                                                 lane.name));
   }
 
   static Status check_duration(std::string place, Duration duration) {

@@ -23,6 +23,7 @@ struct Pipeline {
   uint32_t micro_batches = 8;
   Duration forward = kUnit;
   Duration backward = 2 * kUnit;
+  bool agreed = false;  ///< Backward follows forward by a lag instead of going first.
 };
 
 /// Joins two stages' services: directly, or by a service that takes the link's delay.
@@ -48,7 +49,9 @@ Plan plan_of(const Pipeline& pipeline) {
   std::vector<ServiceSpec> forward(stages);
   std::vector<ServiceSpec> backward(stages);
   for (size_t i = 0; i < stages; ++i) {
-    const LaneId lane = plan.add_lane({.name = fmt::format("stage{}", i)});
+    const LaneId lane =
+        plan.add_lane({.name = fmt::format("stage{}", i),
+                       .order = pipeline.agreed ? LaneOrder::kAgreed : LaneOrder::kPriority});
     const ChannelId stash =
         plan.add_channel({.name = fmt::format("stash{}", i), .slots = pipeline.credits[i]});
     forward[i] = {.name = fmt::format("F{}", i),
@@ -59,6 +62,7 @@ Plan plan_of(const Pipeline& pipeline) {
     backward[i] = {.name = fmt::format("B{}", i),
                    .lane = lane,
                    .priority = 0,
+                   .lag = pipeline.agreed ? pipeline.credits[i] - 1 : 0,
                    .duration = pipeline.backward,
                    .inputs = {stash}};
   }
@@ -125,6 +129,17 @@ TEST(Pipeline, FewerCreditsTradeTimeForMemory) {
 TEST(Pipeline, LinkDelayIsExposedByPlainCreditsAndHiddenByMore) {
   EXPECT_EQ(run({.credits = {4, 3, 2, 1}, .link_delay = kUnit / 2}).step, 41);
   EXPECT_EQ(run({.credits = {7, 5, 3, 1}, .link_delay = kUnit / 2}).step, 36);
+}
+
+TEST(Pipeline, ALagOfTheCreditsGivesTheSameTimesInOneOrder) {
+  const Outcome result = run({.credits = {4, 3, 2, 1}, .agreed = true});
+  EXPECT_EQ(result.step, 33);
+  EXPECT_EQ(result.trace, run({.credits = {4, 3, 2, 1}}).trace);
+  EXPECT_EQ(run({.credits = {4, 3, 2, 1}, .link_delay = kUnit / 2, .agreed = true}).step, 41);
+  EXPECT_EQ(run({.credits = {7, 5, 3, 1}, .link_delay = kUnit / 2, .agreed = true}).step, 36);
+  EXPECT_EQ(run({.credits = {4, 3, 2, 1}, .link_slots = 1, .agreed = true}).step, 40);
+  EXPECT_EQ(run({.credits = {4, 3, 2, 1}, .micro_batches = 2, .agreed = true}).step, 15)
+      << "fewer micro-batches than the lag";
 }
 
 TEST(Pipeline, LinkBuffersBeyondTwoChangeNothingAndOneCosts) {

@@ -16,17 +16,23 @@ namespace {
 
 __extension__ using Wide = __int128;  // Products of two 64-bit quantities.
 
-/// Depth-first search over the edges without tokens; finds a cycle and keeps its services.
+/// Finds a cycle of edges without a token in sum. Where lags make edges with less than none, services
+/// are first put as many generations ahead as makes all edges have none or more (a shortest path);
+/// that changes no cycle's sum, so that a depth-first search over edges without tokens finds it.
 class CycleSearch {
  public:
   explicit CycleSearch(const Plan& plan)
-      : next_(plan.services.size()), state_(plan.services.size(), State::kNew) {
-    for (const Edge& edge : edges_of(plan)) {
-      if (edge.tokens == 0) next_[edge.from].push_back(edge.to);
-    }
-  }
+      : edges_(edges_of(plan)),
+        ahead_(plan.services.size()),
+        via_(plan.services.size()),
+        next_(plan.services.size()),
+        state_(plan.services.size(), State::kNew) {}
 
   std::vector<ServiceId> run() {
+    if (const Edge* edge = put_ahead(); edge != nullptr) return cycle_through(edge);
+    for (const Edge& edge : edges_) {
+      if (ahead_[edge.from] + edge.tokens == ahead_[edge.to]) next_[edge.from].push_back(edge.to);
+    }
     for (ServiceId id = 0; id < next_.size(); ++id) {
       if (state_[id] == State::kNew && visit(id)) return cycle_;
     }
@@ -39,6 +45,32 @@ class CycleSearch {
     ServiceId service;
     size_t edge;
   };
+
+  /// Bellman-Ford. Returns an edge behind a cycle with less than no token, or null.
+  const Edge* put_ahead() {
+    const Edge* improved = nullptr;
+    for (size_t round = 0; round <= ahead_.size(); ++round) {
+      improved = nullptr;
+      for (const Edge& edge : edges_) {
+        if (ahead_[edge.from] + edge.tokens >= ahead_[edge.to]) continue;
+        ahead_[edge.to] = ahead_[edge.from] + edge.tokens;
+        improved = via_[edge.to] = &edge;
+      }
+      if (improved == nullptr) return nullptr;
+    }
+    return improved;
+  }
+
+  std::vector<ServiceId> cycle_through(const Edge* edge) {
+    for (size_t i = 0; i < via_.size(); ++i) edge = via_[edge->from];  // Now surely on the cycle.
+    const Edge* const first = edge;
+    do {
+      cycle_.push_back(edge->to);
+      edge = via_[edge->from];
+    } while (edge != first);
+    std::reverse(cycle_.begin(), cycle_.end());
+    return cycle_;
+  }
 
   bool visit(ServiceId root) {
     std::vector<Frame> path{{root, 0}};
@@ -69,6 +101,9 @@ class CycleSearch {
     for (; from != path.end(); ++from) cycle_.push_back(from->service);
   }
 
+  std::vector<Edge> edges_;
+  std::vector<int64_t> ahead_;    ///< By service.
+  std::vector<const Edge*> via_;  ///< By service: the edge that has last changed `ahead_`.
   std::vector<std::vector<ServiceId>> next_;
   std::vector<State> state_;
   std::vector<ServiceId> cycle_;
@@ -83,6 +118,7 @@ void write_service(ByteWriter& writer, const ServiceSpec& service) {
   writer.write_string(service.name);
   writer.write(service.lane);
   writer.write(service.priority);
+  writer.write(service.lag);
   writer.write(service.duration.count());
   write_numbers(writer, service.inputs);
   write_numbers(writer, service.outputs);
@@ -120,10 +156,13 @@ Status check(const Plan& plan, const PlanLimits& limits) {
     std::string names;
     for (const ServiceId id : cycle) names += whole.services[id].name + " -> ";
     names += whole.services[cycle.front()].name;
+    const bool lags =
+        std::ranges::any_of(cycle, [&whole](ServiceId id) { return whole.services[id].lag > 0; });
     return {Code::kFailedPrecondition,
             "plan: would stand still, each waits for the next: " + names +
                 "; give a channel on this cycle a slot or an initial token, or change the order of "
-                "its lane"};
+                "its lane" +
+                (lags ? ", or its lags" : "")};
   }
   if (const uint64_t bytes = slot_bytes(whole); bytes > limits.max_slot_bytes) {
     return {Code::kResourceExhausted,

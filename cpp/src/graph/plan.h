@@ -29,6 +29,7 @@ namespace corro::graph {
 inline constexpr uint32_t kMostRanks = 1U << 20U;
 inline constexpr uint32_t kMostDepth = 1U << 16U;
 inline constexpr uint32_t kMostSlots = 1U << 16U;
+inline constexpr uint32_t kMostLag = 1U << 16U;
 inline constexpr uint64_t kMostSlotBytes = uint64_t{1} << 48U;
 inline constexpr Duration kMostDuration = std::chrono::hours(2);
 inline constexpr uint64_t kMostCount = uint64_t{1} << 40U;
@@ -36,8 +37,8 @@ inline constexpr uint64_t kMostCount = uint64_t{1} << 40U;
 /// The service that goes next when a lane has room.
 enum class LaneOrder : uint8_t {
   kPriority,  ///< Of those ready, the least priority value; among equals the first in the plan.
-  /// The services in plan order, one generation after the other, whoever is ready; one-shots in
-  /// order of submission. Communicators: every rank starts in the same order.
+  /// The services in plan order, one round after the other, whoever is ready: in round t each fires
+  /// generation t - lag. One-shots in order of submission. Every rank starts in the same order.
   kAgreed,
 };
 
@@ -82,6 +83,7 @@ struct ServiceSpec {
   std::string name = {};
   LaneId lane = 0;
   int32_t priority = 0;  ///< Less goes first (LaneOrder::kPriority).
+  uint32_t lag = 0;      ///< Generations behind the lane's round (LaneOrder::kAgreed).
   Duration duration{};   ///< Predicted; what virtual lanes take.
   std::vector<ChannelId> inputs = {};
   std::vector<ChannelId> outputs = {};
@@ -114,7 +116,7 @@ struct PlanLimits {
 /// Returns INVALID_ARGUMENT as check_form() does, FAILED_PRECONDITION with the services' names for
 /// a cycle without a token (it would stand still for ever), RESOURCE_EXHAUSTED when the slots need
 /// more bytes than the limit. A plan of several ranks is checked as expand() makes it. Pure;
-/// O(services + channels' ends).
+/// O(services + channels' ends), with lags that times services at worst.
 [[nodiscard]] Status check(const Plan& plan, const PlanLimits& limits = {});
 
 /// Returns the sum over channels of slots * slot_bytes: all memory that a plan of one rank can ever
@@ -128,7 +130,8 @@ struct PlanLimits {
 /// Returns the services of a cycle without a token, in order, or nothing. Marked graphs are live
 /// exactly when there is none (Commoner, Holt, Even, Pnueli, "Marked directed graphs", 1971). A
 /// channel is an edge to each consumer with `initial` tokens and one back with the free slots; a
-/// lane in agreed order is a cycle with one token. Requires a well formed plan of one rank.
+/// lane in agreed order is a cycle with one token, whose edges have more or less than none where
+/// lags differ. Requires a well formed plan of one rank.
 [[nodiscard]] std::vector<ServiceId> find_token_free_cycle(const Plan& plan);
 
 }  // namespace corro::graph

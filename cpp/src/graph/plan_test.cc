@@ -71,6 +71,47 @@ TEST(PlanCheck, RefusesAnAgreedOrderAgainstTheData) {
   EXPECT_TRUE(check(plan).ok());
 }
 
+/// F and B of a stage in agreed order, B some generations behind.
+Plan lagging(uint32_t lag, uint32_t slots) {
+  Plan plan;
+  plan.add_lane({.name = "stage", .order = LaneOrder::kAgreed});
+  const ChannelId stash = plan.add_channel({.name = "stash", .slots = slots});
+  plan.add_service({.name = "F", .lane = 0, .outputs = {stash}});
+  plan.add_service({.name = "B", .lane = 0, .lag = lag, .inputs = {stash}});
+  return plan;
+}
+
+TEST(PlanCheck, RefusesALagOfAsManyGenerationsAsTheChannelHasSlots) {
+  for (const uint32_t lag : {0U, 1U, 7U}) {
+    EXPECT_TRUE(check(lagging(lag, lag + 1)).ok()) << check(lagging(lag, lag + 1)).to_string();
+    if (lag == 0) continue;
+    for (const uint32_t slots : {1U, lag}) {
+      const Status status = check(lagging(lag, slots));
+      EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+      EXPECT_THAT(status.message(), HasSubstr("F -> B -> F"));
+      EXPECT_THAT(status.message(), HasSubstr("or its lags"));
+    }
+  }
+}
+
+TEST(PlanCheck, RefusesALagAgainstTheData) {
+  Plan plan = lagging(0, 9);
+  plan.services[0].lag = 1;
+  EXPECT_THAT(check(plan).message(), HasSubstr("waits for the next: "));
+  plan.channels[0].initial = 1;
+  EXPECT_TRUE(check(plan).ok()) << check(plan).to_string();
+}
+
+TEST(PlanCheck, RefusesALagOnALaneByPriority) {
+  Plan plan = lagging(1, 2);
+  plan.lanes[0].order = LaneOrder::kPriority;
+  EXPECT_EQ(check(plan).code(), Code::kInvalidArgument);
+  EXPECT_THAT(check(plan).message(), HasSubstr("services[1].lag: needs a lane in agreed order"));
+  plan.lanes[0].order = LaneOrder::kAgreed;
+  plan.services[1].lag = kMostLag + 1;
+  EXPECT_THAT(check(plan).message(), HasSubstr("services[1].lag: must be from 0 to 65536"));
+}
+
 TEST(PlanCheck, RefusesMoreBytesThanTheLimit) {
   const Plan plan = two_services({.name = "forth", .slots = 3, .slot_bytes = 100},
                                  {.name = "back", .slots = 2, .initial = 1, .slot_bytes = 50});
@@ -147,6 +188,7 @@ TEST(PlanHash, ChangesWithEverythingButTheLaunch) {
   differs([](Plan& p) { p.services[0].operation = OperationSpec{.count = 1}; });
   differs([](Plan& p) { p.services[0].name = "x"; });
   differs([](Plan& p) { p.services[0].priority = 1; });
+  differs([](Plan& p) { p.services[0].lag = 1; });
   differs([](Plan& p) { p.services[0].duration = Duration(1); });
   differs([](Plan& p) { std::swap(p.services[0].inputs, p.services[0].outputs); });
 }
@@ -243,13 +285,18 @@ TEST(RandomPlans, SameSeedSameRun) {
 }
 
 TEST(RandomPlans, FindATokenFreeCycleExactlyWhenOneStandsStill) {
+  constexpr uint64_t kGenerations =
+      60;  // A lag shows once so many generations are not passed over.
   int stuck = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  int live_with_lags = 0;
+  for (uint64_t seed = 0; seed < 800; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     Plan plan = random_live_plan(random);
+    const bool lags = seed % 2 == 1;
+    if (lags) add_random_lags(random, plan);
     for (ChannelSpec& channel : plan.channels) {
-      if (random() % 3 == 0) channel.initial = 0;
+      if (random() % (lags ? 20 : 3) == 0) channel.initial = 0;
     }
     const bool live = find_token_free_cycle(plan).empty();
     // What the checker says is compared with a marking played by hand, without the executor.
@@ -273,7 +320,9 @@ TEST(RandomPlans, FindATokenFreeCycleExactlyWhenOneStandsStill) {
       for (ServiceId other = 0; other < plan.services.size(); ++other) {
         if (plan.services[other].lane != service.lane || other == id) continue;
         if (plan.lanes[service.lane].order != LaneOrder::kAgreed) continue;
-        if (other < id ? fired[other] <= fired[id] : fired[other] < fired[id]) return false;
+        if (fired[other] == kGenerations) continue;
+        const auto round = [&](ServiceId s) { return fired[s] + plan.services[s].lag; };
+        if (other < id ? round(other) <= round(id) : round(other) < round(id)) return false;
       }
       return true;
     };
@@ -281,16 +330,18 @@ TEST(RandomPlans, FindATokenFreeCycleExactlyWhenOneStandsStill) {
     while (moved) {
       moved = false;
       for (ServiceId id = 0; id < fired.size(); ++id) {
-        if (fired[id] < 3 && may_fire(id)) {
+        if (fired[id] < kGenerations && may_fire(id)) {
           ++fired[id];
           moved = true;
         }
       }
     }
-    EXPECT_EQ(*std::min_element(fired.begin(), fired.end()) == 3, live);
+    EXPECT_EQ(*std::min_element(fired.begin(), fired.end()) == kGenerations, live);
     stuck += live ? 0 : 1;
+    live_with_lags += live && lags ? 1 : 0;
   }
-  EXPECT_GT(stuck, 50) << "the test sees both cases";
+  EXPECT_GT(stuck, 100) << "the test sees both cases";
+  EXPECT_GT(live_with_lags, 50);
 }
 
 }  // namespace

@@ -14,9 +14,11 @@ void add_lane_edges(const Plan& plan, std::vector<Edge>& edges) {
     const auto& turn = members[lane];
     for (size_t i = 0; i < turn.size(); ++i) {
       const bool last = i + 1 == turn.size();
-      const int64_t duration =
-          plan.lanes[lane].depth == 1 ? plan.services[turn[i]].duration.count() : 0;
-      edges.push_back({turn[i], last ? turn.front() : turn[i + 1], duration, last ? 1U : 0U});
+      const ServiceSpec& service = plan.services[turn[i]];
+      const ServiceId next = last ? turn.front() : turn[i + 1];
+      const int64_t duration = plan.lanes[lane].depth == 1 ? service.duration.count() : 0;
+      const int64_t behind = int64_t{service.lag} - int64_t{plan.services[next].lag};
+      edges.push_back({turn[i], next, duration, behind + (last ? 1 : 0)});
     }
   }
 }
@@ -32,8 +34,9 @@ std::vector<Edge> edges_of(const Plan& plan) {
     for (const ChannelId input : plan.services[id].inputs) {
       const ChannelSpec& channel = plan.channels[input];
       const ServiceId producer = ends[input].producers.front();
-      edges.push_back({producer, id, plan.services[producer].duration.count(), channel.initial});
-      edges.push_back({id, producer, duration, channel.slots - channel.initial});
+      edges.push_back(
+          {producer, id, plan.services[producer].duration.count(), int64_t{channel.initial}});
+      edges.push_back({id, producer, duration, int64_t{channel.slots} - int64_t{channel.initial}});
     }
   }
   add_lane_edges(plan, edges);

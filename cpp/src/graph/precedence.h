@@ -9,12 +9,12 @@
 namespace corro::graph {
 
 /// Start of `to` in generation g + tokens comes no earlier than start of `from` in g, plus
-/// `duration`.
+/// `duration`. Less than no tokens: it waits for a later generation.
 struct Edge {
   ServiceId from = 0;
   ServiceId to = 0;
   int64_t duration = 0;
-  uint64_t tokens = 0;
+  int64_t tokens = 0;
 };
 
 /// Edges of channels (data forth, free slots back), of lanes in agreed order, and of each service

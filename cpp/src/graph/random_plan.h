@@ -111,4 +111,14 @@ inline Plan random_live_plan(std::mt19937_64& random, uint32_t ranks = 1) {
   return RandomPlan(random, ranks).make();
 }
 
+/// Gives services on lanes in agreed order lags, and channels slots for some of them: the plan may
+/// stand still then.
+inline void add_random_lags(std::mt19937_64& random, Plan& plan) {
+  for (ServiceSpec& service : plan.services) {
+    if (plan.lanes[service.lane].order == LaneOrder::kAgreed)
+      service.lag = static_cast<uint32_t>(random() % 3);
+  }
+  for (ChannelSpec& channel : plan.channels) channel.slots += static_cast<uint32_t>(random() % 3);
+}
+
 }  // namespace corro::graph

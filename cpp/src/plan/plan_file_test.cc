@@ -62,6 +62,7 @@ TEST(PlanFile, EveryFieldKeepsItsLargestAndSmallestValue) {
       {.name = "last", .priority = std::numeric_limits<int32_t>::max(), .inputs = {0}});
   plan.add_service({.name = "reduce",
                     .lane = 1,
+                    .lag = graph::kMostLag,
                     .operation = graph::OperationSpec{.kind = OpKind::kReduce,
                                                       .dtype = DType::kBF16,
                                                       .count = graph::kMostCount,

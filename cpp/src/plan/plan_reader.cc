@@ -116,7 +116,7 @@ void PlanReader::read_channel(const Json& item, const Place& place) {
 void PlanReader::read_service(const Json& item, const Place& place) {
   ObjectReader object(
       item, place, reading_,
-      {"name", "lane", "priority", "duration_ns", "inputs", "outputs", "operation"});
+      {"name", "lane", "priority", "lag", "duration_ns", "inputs", "outputs", "operation"});
   ServiceSpec service;
   service.name = services_.add(object, place, reading_);
   const std::string lane = object.text("lane");
@@ -124,6 +124,7 @@ void PlanReader::read_service(const Json& item, const Place& place) {
   using Limits = std::numeric_limits<int32_t>;
   service.priority =
       static_cast<int32_t>(object.integer("priority", {Limits::min(), Limits::max()}, 0));
+  service.lag = static_cast<uint32_t>(object.integer("lag", {0, graph::kMostLag}, 0));
   service.duration = Duration(object.integer("duration_ns", {0, graph::kMostDuration.count()}, 0));
   service.inputs = read_channels(object, "inputs");
   service.outputs = read_channels(object, "outputs");

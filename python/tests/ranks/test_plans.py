@@ -111,6 +111,44 @@ def test_collectives_are_services_and_each_lane_has_a_thread() -> None:
     assert threading.get_ident() in threads
 
 
+def lagging(ranks: int, lag: int, slots: int) -> Plan:
+    """F and B of each rank, B some micro-batches behind."""
+    return Plan(
+        ranks=ranks,
+        lanes=tuple(Lane(name=f"rank{r}", order="agreed", ranks=(r,)) for r in range(ranks)),
+        channels=tuple(Channel(name=f"stash{r}", slots=slots, slot_bytes=8) for r in range(ranks)),
+        services=tuple(
+            service
+            for r in range(ranks)
+            for service in (
+                Service(name=f"F{r}", lane=f"rank{r}", outputs=(f"stash{r}",)),
+                Service(name=f"B{r}", lane=f"rank{r}", lag=lag, inputs=(f"stash{r}",)),
+            )
+        ),
+    )
+
+
+def test_lags_let_functions_of_several_ranks_call_collectives() -> None:
+    seen: list[str] = []
+    rank, ranks = corro.rank(), corro.size()
+
+    def fire(kind: int, firing: corro.Firing) -> None:
+        seen.append("FB"[kind] + str(firing.micro))
+        both = corro.numpy.allreduce(numpy.array([kind, firing.micro]), corro.Sum)
+        assert both.tolist() == [kind * ranks, firing.micro * ranks]
+
+    with corro.load_plan(lagging(ranks, 2, 3)) as loaded:
+        for until in (5, 6, 8):
+            functions = {f"F{rank}": partial(fire, 0), f"B{rank}": partial(fire, 1)}
+            loaded.run(until, functions)
+    assert " ".join(seen) == "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4 F5 B5 F6 F7 B6 B7"
+
+
+def test_a_lag_needs_slots() -> None:
+    with pytest.raises(corro.FailedPreconditionError, match=r"F0 -> B0 -> F0.*or its lags"):
+        corro.load_plan(lagging(corro.size(), 2, 2))
+
+
 def test_what_a_function_raises_stops_the_plan_everywhere() -> None:
     def fails(firing: corro.Firing) -> None:
         if firing.micro == 2:
