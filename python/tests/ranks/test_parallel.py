@@ -33,7 +33,7 @@ def plans() -> list[dict[str, object]]:
 
 def levels(stages: int) -> range:
     """Levels of ZeRO that there are with this many stages."""
-    return range(1 if stages == corro.size() else 3 if stages > 1 else 4)
+    return range(1 if stages == corro.size() else 4)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])

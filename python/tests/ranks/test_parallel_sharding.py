@@ -20,8 +20,10 @@ LEVELS = (1, 2, 3)
 Make = Callable[[nn.Module], torch.optim.Optimizer]
 
 
-def sharded(model: nn.Module, optimizer: Any, zero: int, loss: Any, batch: Any) -> Trainer:
-    pins = {"pipeline": 1, "zero": zero, "micro_batch": 2}
+def sharded(
+    model: nn.Module, optimizer: Any, zero: int, loss: Any, batch: Any, stages: int = 1
+) -> Trainer:
+    pins = {"pipeline": stages, "zero": zero, "micro_batch": 2}
     return corro.parallelize(model, optimizer, loss, batch, machines(), pins=pins)
 
 
@@ -31,11 +33,12 @@ def check_as_one_process(
     steps: list[Any],
     optimizer: Make = adam,
     levels: tuple[int, ...] = LEVELS,
+    stages: int = 1,
 ) -> None:
     expected, trained = alone(make(), loss, steps, make_optimizer=optimizer)
     for zero in levels:
         model = make()
-        with sharded(model, optimizer(model), zero, loss, steps[0]) as trainer:
+        with sharded(model, optimizer(model), zero, loss, steps[0], stages) as trainer:
             assert [trainer.step(each) for each in steps] == pytest.approx(expected, abs=1e-5), zero
         for (name, own), wanted in zip(model.named_parameters(), trained.parameters(), strict=True):
             if not name.endswith("qkv.bias"):  # Its gradients for keys are 0, but for rounding.
@@ -178,6 +181,37 @@ def test_odd_models(reentrant: bool) -> None:
     steps = [torch.randn(8, 3, size, size, generator=random) for size in (8, 6, 8, 6)]
     steps.append(torch.randn(1, 3, 8, 8, generator=random))
     check_as_one_process(make, loss, steps)
+
+
+class Residual(nn.Module):
+    """A layer that may be inside of a user's reentrant checkpoint."""
+
+    def __init__(self, checkpoints: bool) -> None:
+        super().__init__()
+        self.checkpoints = checkpoints
+        self.inner = nn.Linear(16, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.checkpoints:
+            return x + checkpoint(self.inner, x, use_reentrant=True).relu()
+        return x + self.inner(x).relu()
+
+
+def test_ranks_of_stages_keep_parts_while_micro_batches_are_in_flight() -> None:
+    if corro.size() < 4:
+        pytest.skip("two stages of two ranks")
+
+    def make() -> nn.Module:
+        torch.manual_seed(SEED)
+        return nn.Sequential(*(Residual(number in (1, 4)) for number in range(6)))
+
+    def loss(model: nn.Module, x: Tensor) -> Tensor:
+        return model(x).square().mean()
+
+    check_as_one_process(gpt, next_token, batches(8), stages=2)
+    random = torch.Generator().manual_seed(3)
+    steps = [torch.randn(size, 16, generator=random) for size in (8, 8, 3, 1, 8)]
+    check_as_one_process(make, loss, steps, stages=2)
 
 
 def test_optimizers_that_look_at_whole_parameters_are_refused() -> None:

@@ -27,7 +27,7 @@ from corro.torch.parallel import slots
 from corro.torch.parallel.borders import Layer, layers_of
 from corro.torch.parallel.resources import checked_resources
 from corro.torch.parallel.samples import count_of, form_of
-from corro.torch.parallel.sharding import GRADIENTS, PARAMETERS, STATE
+from corro.torch.parallel.sharding import PARAMETERS
 from corro.torch.parallel.stage import Loss
 from corro.torch.parallel.tensor.choice import Choice
 from corro.torch.recorder.describe import Subject, describe
@@ -222,15 +222,8 @@ def _divisors(number: int) -> list[int]:
 
 def _ways_to_run(found: Planned) -> list[dict[str, object]]:
     """Returns pins instead of what the trainer cannot do; none if it can do all of the plan."""
-    shape = found.decisions.shape
     if not all(_is_run(stage) for stage in found.document["decisions"]["stages"]):
         return [{"recompute": "none"}, {"recompute": "full"}]  # Of all layers alike.
-    if shape.tensor > 1 and shape.pipeline > 1:
-        # Stages' ranks may go forward and backward in different orders, and reduce in both.
-        return [{"tensor": 1}, {"pipeline": 1}]
-    if shape.zero == PARAMETERS and shape.data > 1 and shape.pipeline > 1:
-        # Stages' ranks may go forward and backward in different orders, and gather in both.
-        return [{"zero": GRADIENTS}, {"zero": STATE}, {"pipeline": 1}]
     return []
 
 
@@ -259,7 +252,8 @@ def recomputed_of(planned: Planned, number: int) -> list[bool]:
 def runnable(planned: Planned, recording: Recording) -> Plan:
     """Returns the plan's graph with room in its channels for what stages hand on.
 
-    What forward keeps for backward lies in torch, so that the stash is a token.
+    What forward keeps for backward lies in torch, so that the stash is a token. Where ranks of a
+    stage wait for each other in forward and backward, they go forward and backward in one order.
     """
     stages, shape = planned.decisions.stages, planned.decisions.shape
     channels = []
@@ -271,7 +265,25 @@ def runnable(planned: Planned, recording: Recording) -> Plan:
             after = stages[number + 1 if what == "activation" else number]
             size = slots.HEADER + _bytes_into(recording, after, shape.micro_batch)
         channels.append(dataclasses.replace(channel, slot_bytes=size))
-    return dataclasses.replace(planned.graph, channels=tuple(channels))
+    graph = dataclasses.replace(planned.graph, channels=tuple(channels))
+    gathers = shape.zero == PARAMETERS and shape.data > 1
+    return _in_one_order(graph) if gathers or shape.tensor > 1 else graph
+
+
+def _in_one_order(graph: Plan) -> Plan:
+    """Returns the graph with 1F1B in agreed order: F(k), then B(k - lag) as credits allow it."""
+    slots_of = {channel.name: channel.slots for channel in graph.channels}
+    services = []
+    for service in graph.services:
+        stash = next((name for name in service.inputs if name.startswith("stash")), None)
+        lag = slots_of[stash] - 1 if stash else 0
+        services.append(dataclasses.replace(service, lag=lag))
+    lanes = tuple(dataclasses.replace(lane, order="agreed") for lane in graph.lanes)
+    return dataclasses.replace(graph, lanes=lanes, services=tuple(services))
+
+
+def lag_of(graph: Plan, service: str) -> int:
+    return next(each.lag for each in graph.services if each.name == service)
 
 
 def _bytes_into(recording: Recording, stage: Stage, samples: int) -> int:

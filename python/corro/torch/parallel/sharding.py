@@ -12,6 +12,7 @@ when the next one comes, and all are where a micro-batch has no samples.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -45,6 +46,8 @@ class Sharding:
         group: Group,
         clock: Clock,
         main_weights: bool = False,
+        *,
+        backward_follows: bool = True,
     ) -> None:
         """Cuts nothing if `level`, of ZeRO, is 0.
 
@@ -54,8 +57,10 @@ class Sharding:
             group: the ranks of the stage.
             clock: counts the time of collectives inside of forward and backward.
             main_weights: parts of parameters of low precision are of main weights.
+            backward_follows: each forward, before the next one.
         """
         self._level = level
+        self._backward_follows = backward_follows
         self._clock = clock
         self._main_weights = main_weights
         self._uses: list[list[Shard]] = []
@@ -65,7 +70,9 @@ class Sharding:
         self._forward = 0  # The use that comes next.
         self._backward: int | None = None  # The use that backward is in; None: it has not begun.
         self._reducing: Sequence[Shard] = ()
-        self._kept: set[int] = set()  # Uses whose parameters stay until backward is through.
+        # Uses whose parameters stay until backward is through, of each forward before backward.
+        self._kept: deque[set[int]] = deque()
+        self._kept_now: set[int] = set()  # Of the forward that runs.
         if level:
             self._make(layers, parameters, group)
 
@@ -146,12 +153,14 @@ class Sharding:
         for each in active:
             each.register_hook(reached)  # type: ignore[no-untyped-call]
         if not active:  # Inside of a reentrant checkpoint: backward will not say when it comes.
-            self._kept.add(number)
+            self._kept_now.add(number)
         self._drop(number)
 
     def end_forward(self) -> None:
         self._pass_to(len(self._uses))
         self._forward = 0
+        self._kept.append(self._kept_now)
+        self._kept_now = set()
 
     def _pass_to(self, number: int) -> None:
         for missing in range(self._forward, number):
@@ -161,11 +170,12 @@ class Sharding:
     # --- Backward -------------------------------------------------------------------------------
 
     def begin_backward(self) -> None:
+        """Of the oldest forward that has none yet."""
         self._backward = len(self._uses)
+        self._kept.popleft()
 
     def end_backward(self) -> None:
         assert self._backward is not None
-        self._kept.clear()
         while self._backward >= 0:
             self._step_back()
         self._backward = None
@@ -191,7 +201,7 @@ class Sharding:
                 shard.begin_reduce()
             self._drop(number, behind=True)
         self._backward = number - 1
-        if 0 <= self._backward < len(self._uses) - 1:
+        if self._backward >= 0 and not self._stays(self._backward):
             self._gather(self._backward, number - 2)
 
     def _end_reduce(self) -> None:
@@ -251,10 +261,15 @@ class Sharding:
                 shard.end_gather()
 
     def _drop(self, number: int, *, behind: bool = False) -> None:
-        """Drops parameters behind backward; or behind forward, unless backward is there at once."""
-        if behind or (number < len(self._uses) - 1 and number not in self._kept):
+        """Drops parameters behind backward or forward; not those that backward takes unasked."""
+        kept = any(number in each for each in (*self._kept, self._kept_now))
+        if not kept and (behind or not self._stays(number)):
             for shard in self._uses[number]:
                 shard.drop()
+
+    def _stays(self, number: int) -> bool:
+        """Returns whether backward comes to a use at once, behind forward."""
+        return self._backward_follows and number == len(self._uses) - 1
 
 
 def _gather(shards: Iterable[Shard]) -> None:

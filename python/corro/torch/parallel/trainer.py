@@ -38,6 +38,7 @@ from corro.torch.parallel.main_weights import MainWeights, is_low
 from corro.torch.parallel.optimizer_calls import OptimizerCalls
 from corro.torch.parallel.planning import (
     Recording,
+    lag_of,
     recomputed_of,
     runnable,
 )
@@ -101,7 +102,8 @@ class Trainer:
         self._device = device_of(model)
         tensor = new_group(self._seats.axis) if shape.tensor > 1 else None
         self._axis = Axis(self._seats.tensor, shape.tensor, tensor)
-        self._divide_parameters(choices, main_weights)
+        graph = runnable(planned, recording)
+        self._divide_parameters(choices, main_weights, lag_of(graph, f"B{own}"))
         self._stage = Stage(
             model,
             loss,
@@ -111,7 +113,7 @@ class Trainer:
             recomputed_of(planned, self._stage_number),
             self._sharding,
         )
-        self._loaded = corro.load_plan(runnable(planned, recording), new_group(self._seats.ranks))
+        self._loaded = corro.load_plan(graph, new_group(self._seats.ranks))
         seed: int = broadcast_object(torch.initial_seed(), group.ranks[0], group=group)
         self._randomness = Randomness(seed)
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
@@ -128,10 +130,12 @@ class Trainer:
             *(hook for shard in self._sharding.shards for hook in shard.hooks),
         ]
 
-    def _divide_parameters(self, choices: Mapping[str, Choice], main_weights: bool) -> None:
+    def _divide_parameters(
+        self, choices: Mapping[str, Choice], main_weights: bool, lag: int
+    ) -> None:
         """Finds the parts and the shards of what this stage alone uses, and the shares of the rest.
 
-        Shards are of parts, where there are.
+        Shards are of parts, where there are. `lag`: of backward behind forward, in micro-batches.
         """
         shape, own = self.plan.decisions.shape, self._stage_number
         parameters = dict(self.model.named_parameters())
@@ -157,7 +161,10 @@ class Trainer:
         self._shares = shares_of(rest, {**parameters, **self._mains.mains}, groups)
         layers = self._layers_of(self.plan.decisions.stages[own])
         clock = self._measured.clock
-        self._sharding = Sharding(level, layers, cut, groups[own,], clock, main_weights)
+        group, follows = groups[own,], lag == 0
+        self._sharding = Sharding(
+            level, layers, cut, group, clock, main_weights, backward_follows=follows
+        )
         summed = {*rest, *cut}
         self._others = {
             name: each
