@@ -90,7 +90,7 @@ def modules() -> dict[str, nn.Module]:
     torch.manual_seed(5)
     return {
         "encoder": nn.Linear(8, 16),
-        "middle": nn.Sequential(nn.Tanh(), nn.Linear(16, 16), nn.LayerNorm(16)),
+        "middle": nn.Sequential(nn.ReLU(inplace=True), nn.Linear(16, 16), nn.LayerNorm(16)),
         "head": nn.Linear(16, 3),
     }
 
@@ -116,7 +116,7 @@ def in_one_process() -> tuple[list[float], dict[str, nn.Module]]:
     optimizer, losses = optimizer_of(parts), []
     for x, y in batches():
         h = parts["encoder"](x)
-        loss = F.cross_entropy(parts["head"](parts["middle"](h) + h), y)
+        loss = F.cross_entropy(parts["head"](parts["middle"](h.clone()) + h), y)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -372,6 +372,7 @@ def test_a_loss_that_trains_nothing_is_refused() -> None:
     [
         (lambda step: raises(step, 0), "step 0: ZeroDivisionError: no data"),
         (lambda step: raises(step, 3), "step 3: ZeroDivisionError: no data"),
+        (lambda _: torch.ones(1, dtype=torch.complex64), "step 0: gives 1 dims of complex64, whi"),
         (lambda _: 7, "step 0: returns a int, not a tensor"),
         (lambda step: returns(step, numbers(0), None), "step 3: returns a NoneType, not a tensor"),
         (
@@ -398,6 +399,28 @@ def test_a_service_that_fails_is_named_on_every_rank(function: Any, said: str) -
     assert len(str(caught.value).splitlines()) == 1
     with pytest.raises(corro.FailedPreconditionError, match="has failed before"):
         graph.run(1)
+    graph.close()
+    corro.barrier()
+
+
+@pytest.mark.parametrize(
+    "options", [{"lanes": "threads"}, {"lanes": "coroutines"}, {"policy": lambda ready: ready[0]}]
+)
+def test_a_failure_ends_all_that_runs_beside_it(options: dict[str, Any]) -> None:
+    """One service awaits what never comes, since another one has failed."""
+
+    async def waits(each: Tensor) -> Tensor:
+        if each[0] == 2 and options.get("lanes") == "coroutines":
+            await asyncio.Event().wait()
+        return each
+
+    graph = Graph(**options)
+    source = graph.service(lambda step: raises(step, 4), name="source", on=0, slots=4)
+    for place in range(2):
+        waiting = graph.service(waits, source, name=f"wait{place}", on=rank_of(place))
+        graph.service(lambda _: None, waiting, name=f"end{place}", outputs=(), on=0)
+    with pytest.raises(corro.CorroError, match='service "source", step 4: ZeroDivisionError'):
+        graph.run(6)
     graph.close()
     corro.barrier()
 

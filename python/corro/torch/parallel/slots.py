@@ -18,7 +18,7 @@ from corro.errors import InvalidArgumentError
 _HEADER = struct.Struct("<8q")
 HEADER = _HEADER.size
 MOST_DIMS = 5
-_DTYPES = (
+DTYPES = (
     *(torch.float32, torch.bfloat16, torch.float16, torch.float64),
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
 )
@@ -35,7 +35,7 @@ def write(slot: memoryview, tensor: Tensor | None, what: str) -> None:
     if tensor is None:
         _HEADER.pack_into(slot, 0, 0, 0, _NOTHING, *[0] * MOST_DIMS)
         return
-    if tensor.dtype not in _DTYPES or tensor.dim() > MOST_DIMS:
+    if tensor.dtype not in DTYPES or tensor.dim() > MOST_DIMS:
         raise InvalidArgumentError(
             f"{what}: hands on {tensor.dim()} dims of {tensor.dtype}, which stages cannot"
         )
@@ -46,7 +46,7 @@ def write(slot: memoryview, tensor: Tensor | None, what: str) -> None:
             "give parallelize() a sample_batch as large as the largest batch"
         )
     shape = [*tensor.shape, *[0] * (MOST_DIMS - tensor.dim())]
-    _HEADER.pack_into(slot, 0, size, _DTYPES.index(tensor.dtype), tensor.dim(), *shape)
+    _HEADER.pack_into(slot, 0, size, DTYPES.index(tensor.dtype), tensor.dim(), *shape)
     if size:
         _elements(slot, tensor.dtype, tensor.shape).copy_(tensor)
 
@@ -57,8 +57,8 @@ def read(slot: memoryview) -> Tensor | None:
     if dims == _NOTHING:
         return None
     if 0 in shape[:dims]:
-        return torch.empty(shape[:dims], dtype=_DTYPES[dtype])
-    return _elements(slot, _DTYPES[dtype], shape[:dims])
+        return torch.empty(shape[:dims], dtype=DTYPES[dtype])
+    return _elements(slot, DTYPES[dtype], shape[:dims])
 
 
 def _elements(slot: memoryview, dtype: torch.dtype, shape: list[int] | torch.Size) -> Tensor:

@@ -173,7 +173,7 @@ class Forward(Cell):
         for edge, leaf in zip(self.inputs, leaves, strict=True):
             if leaf is not None:
                 parts[edge.argument].append(leaf)
-        return [each[0] if len(each) == 1 else torch.cat(each) for each in parts]
+        return [_joined(each) for each in parts]
 
     def _checked(self, result: Any) -> list[Tensor]:
         wanted = len(self.service.outputs)
@@ -268,6 +268,13 @@ class Update(Cell):
         call(self._optimizer.step)
         self._optimizer.zero_grad(set_to_none=True)
         return [None for _ in self.outputs]
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Returns all rows, which may be written to: a leaf of autograd may not."""
+    if len(parts) > 1:
+        return torch.cat(list(parts))
+    return parts[0].clone() if parts[0].requires_grad else parts[0]
 
 
 def _spread(flat: Tensor, backward: Cell) -> None:

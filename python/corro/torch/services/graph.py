@@ -34,7 +34,7 @@ from corro.torch.services.log import Fired, Recorder, Replayed
 from corro.torch.services.network import Network
 from corro.torch.services.placing import Places, places_of
 from corro.torch.services.policy import Order, Policy, agreed_order
-from corro.torch.services.running import FIRST, LANES, Running, check_shape
+from corro.torch.services.running import FIRST, LANES, Running, check_kind, check_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -377,10 +377,11 @@ class Graph:
         got = [log.digest(each) for each in inputs if each is not None]
         try:
             outputs = cell.run(step, inputs, call)
-            if step:
-                for edge, tensor in zip(cell.outputs, outputs, strict=True):
-                    if tensor is not None:
-                        check_shape(edge, tensor)
+            for edge, tensor in zip(cell.outputs, outputs, strict=True):
+                if tensor is not None and step:
+                    check_shape(edge, tensor)
+                elif tensor is not None and edge.kind == "tensor":
+                    check_kind(tensor)
         except Exception as error:
             raise failure_of(cell, step, error) from error
         gave = [log.digest(each) for each in outputs if each is not None]

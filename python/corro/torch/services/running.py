@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 
 import corro
+from corro import _native
 from corro.errors import InvalidArgumentError
 from corro.loaded_plan import Firing
 from corro.torch.parallel import slots
@@ -27,6 +29,7 @@ from corro.torch.services.cells import Call, Cell, Edge, Reduce, Tensors, call_h
 from corro.torch.services.planning import plan_of
 
 LANES = ("sequence", "threads", "coroutines")
+_SECONDS_BETWEEN_LOOKS = 0.2
 FIRST = 1  # Step 0 was run before the plan (first_step.py).
 
 
@@ -61,14 +64,14 @@ class Running:
         Args:
             order: the services of all ranks, with the plan's micro-batch, if a policy has decided.
         """
-        with self._calls() as call:
+        work = self.loaded.start(until - FIRST)
+        with self._calls(work) as call:
             functions = {
-                name: partial(self._compute, cell, call) for name, cell in self._own.items()
+                name: partial(self._compute, cell, call, work) for name, cell in self._own.items()
             }
             if order is None:
                 self.loaded.run(until - FIRST, functions)
                 return
-            work = self.loaded.start(until - FIRST)
             for name, micro in order:
                 if name in functions:
                     self.loaded.serve(name, functions, micro + 1)
@@ -79,7 +82,7 @@ class Running:
         self.loaded.unload()
 
     @contextmanager
-    def _calls(self) -> Iterator[Call]:
+    def _calls(self, work: _native.Work) -> Iterator[Call]:
         if self._lanes != "coroutines":
             yield call_here
             return
@@ -87,26 +90,48 @@ class Running:
         thread = threading.Thread(target=loop.run_forever, name="corro-services", daemon=True)
         thread.start()
         try:
-            yield partial(_call_on, loop)
+            yield partial(_call_on, loop, work)
         finally:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
 
-    def _compute(self, cell: Cell, call: Call, firing: Firing) -> None:
+    def _compute(self, cell: Cell, call: Call, work: _native.Work, firing: Firing) -> None:
         inputs = [_read(edge, view) for edge, view in zip(cell.inputs, firing.inputs, strict=True)]
-        outputs = self._fire(cell, firing.micro + FIRST, inputs, call)
+        try:
+            outputs = self._fire(cell, firing.micro + FIRST, inputs, call)
+        except InvalidArgumentError as error:
+            if isinstance(error.__cause__, futures.CancelledError):
+                work.wait()  # Raises why the plan has stopped.
+            raise
         for edge, view, tensor in zip(cell.outputs, firing.outputs, outputs, strict=True):
             if edge.kind != "token":
                 _write(edge, view, tensor)
 
 
-def _call_on(loop: asyncio.AbstractEventLoop, function: Call, *arguments: Any) -> Any:
+def _call_on(
+    loop: asyncio.AbstractEventLoop, work: _native.Work, function: Call, *arguments: Any
+) -> Any:
+    """Calls a function on the loop's thread; what it awaits may never come if the plan stops."""
+
     async def call() -> Any:
         result = function(*arguments)
         return await result if asyncio.iscoroutine(result) else result
 
-    return asyncio.run_coroutine_threadsafe(call(), loop).result()
+    future = asyncio.run_coroutine_threadsafe(call(), loop)
+    while not futures.wait([future], _SECONDS_BETWEEN_LOOKS).done:
+        if work.done():
+            future.cancel()
+    return future.result()
+
+
+def check_kind(tensor: Tensor) -> None:
+    """Raises InvalidArgumentError unless channels can carry such a tensor."""
+    if tensor.dtype not in slots.DTYPES or tensor.dim() > slots.MOST_DIMS:
+        raise InvalidArgumentError(
+            f"gives {tensor.dim()} dims of {_name(tensor.dtype)}, which no channel carries: at "
+            f"most {slots.MOST_DIMS}, of {', '.join(map(_name, slots.DTYPES))}"
+        )
 
 
 def check_shape(edge: Edge, tensor: Tensor) -> None:
