@@ -22,17 +22,16 @@ from torch import Tensor
 
 import corro.torch as ct
 from corro import _arguments
-from corro._agreement import check_same_lines
 from corro._context import world
-from corro._objects import allgather_bytes, broadcast_object
+from corro._objects import allgather_bytes
 from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentError, NotFoundError
-from corro.torch.services import declared, drawing, log
+from corro.torch.services import beginning, declared, drawing, log
 from corro.torch.services.cells import Call, Cell, Forward, Tensors, call_here
 from corro.torch.services.declared import Channel, Place, Service
-from corro.torch.services.first_step import failure_of, run_first
+from corro.torch.services.first_step import failure_of
 from corro.torch.services.log import Fired, Recorder, Replayed
 from corro.torch.services.network import Network
-from corro.torch.services.placing import Places, places_of
+from corro.torch.services.placing import Places
 from corro.torch.services.policy import Order, Policy, agreed_order
 from corro.torch.services.running import FIRST, LANES, Running, check_kind, check_shape
 
@@ -184,7 +183,6 @@ class Graph:
             folder: that all ranks see; each service writes a file of its own a step.
         """
         self._recorder = Recorder(folder, steps)
-        self._hand_recorder()
 
     # --- What runs --------------------------------------------------------------------------------
 
@@ -205,7 +203,8 @@ class Graph:
             )
         until = self.steps + steps
         if self._running is None and steps:
-            self._failing(self._begin)
+            order = beginning.checked(self._services, self._channels, self._loss)
+            self._failing(partial(self._begin, order))
         if self._running is not None and until > self.steps:
             self._failing(partial(self._run_plan, self._running, until, self._order(until)))
             self.steps = until
@@ -274,30 +273,18 @@ class Graph:
 
     # --- How it begins ----------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        order = self._checked()
-        size = world().size()
-        places = places_of(order, size)
-        self._network = network = Network(order, places, self._loss)
-        self._hand_recorder()
-        run_first(network.cells, self._fire)
-        if self._optimizer is not None:
-            forwards = len(network.cells)
-            network.add_training(self._optimizer)
-            run_first(network.cells[forwards:], self._fire)
-        if any(isinstance(one.on, str) or one.on is None for one in order):
-            self._network = network = self._moved(network, order)
+    def _begin(self, order: Sequence[Service]) -> None:
+        network = beginning.begun(order, self._loss, self._optimizer, self._fire)
         apart = self._lanes != "sequence" or self._policy is not None
-        self._running = Running(network.cells, size, self._lanes, apart, self._fire)
-        self.steps = FIRST
+        self._running = Running(network.cells, world().size(), self._lanes, apart, self._fire)
+        self._network, self.steps = network, FIRST
 
     def _failing(self, act: Callable[[], None]) -> None:
         """Acts; if that fails, no other step may follow."""
         try:
             act()
         except BaseException as error:
-            if self._network is not None:
-                self._failure = str(error) or type(error).__name__
+            self._failure = str(error) or type(error).__name__
             raise
 
     def _run_plan(self, running: Running, until: int, order: Order | None) -> None:
@@ -315,56 +302,6 @@ class Graph:
             if each:
                 raise InvalidArgumentError(f"graph.run: rank {rank}: {each.decode()}")
 
-    def _checked(self) -> list[Service]:
-        """Returns the services in an order in which a step can run; ranks have the same ones."""
-        refusal: CorroError | None = None
-        order: list[Service] = []
-        try:
-            declared.check(self._services, self._channels, self._loss)
-            order = declared.in_order(self._services)
-            path = declared.towards(self._loss)
-            declared.check_parameters(one for one in self._services if one in path)
-            places_of(order, world().size())
-        except CorroError as error:
-            refusal = error
-        lines = [one.line() for one in self._services] if refusal is None else [str(refusal)]
-        check_same_lines(world(), "graph.run", lines)
-        if refusal is not None:
-            raise refusal
-        return order
-
-    def _moved(self, before: Network, order: Sequence[Service]) -> Network:
-        """Returns the network with places by the time that step 0 took, state and all."""
-        seconds = dict.fromkeys(before.places, 0.0)
-        for cell in before.cells:
-            if cell.of is not None:
-                seconds[cell.of.name] += cell.seconds
-        after = Network(order, places_of(order, world().size(), seconds), self._loss)
-        after.go_on_from(before)
-        if self._optimizer is not None:
-            after.add_training(self._optimizer)
-            after.go_on_from(before)
-        for one in order:
-            self._move(one, before.places[one.name], after.places[one.name])
-        self._network = after
-        self._hand_recorder()
-        return after
-
-    def _move(self, one: Service, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-        """Brings a module's state from its first rank to those that have not run it."""
-        if one.module is None or set(after) <= set(before):
-            return
-        parameters = [] if self._optimizer is None else one.parameters
-        states = [self._optimizer.state.get(each) for each in parameters if self._optimizer]
-        owner = world().ranks[before[0]]
-        state, states = broadcast_object((one.module.state_dict(), states), owner)
-        rank = world().rank()
-        if rank in after and rank not in before:
-            one.module.load_state_dict(state)
-            for parameter, each in zip(parameters, states, strict=True):
-                if each is not None and self._optimizer is not None:
-                    self._optimizer.state[parameter] = each
-
     def _order(self, until: int) -> Order | None:
         if self._policy is None or self._running is None:
             return None
@@ -374,6 +311,8 @@ class Graph:
     def _fire(self, cell: Cell, step: int, inputs: Tensors, call: Call = call_here) -> Tensors:
         """Runs a cell, and logs it."""
         began = time.perf_counter()
+        if isinstance(cell, Forward):
+            cell.recorder = self._recorder
         got = [log.digest(each) for each in inputs if each is not None]
         try:
             outputs = cell.run(step, inputs, call)
@@ -388,12 +327,6 @@ class Graph:
         seconds = time.perf_counter() - began
         self.log.append(Fired(step, cell.name, tuple(got), tuple(gave), seconds))
         return outputs
-
-    def _hand_recorder(self) -> None:
-        if self._network is not None:
-            for each in self._network.cells:
-                if isinstance(each, Forward):
-                    each.recorder = self._recorder
 
     # --- What is checked --------------------------------------------------------------------------
 
@@ -424,5 +357,5 @@ class Graph:
             raise InvalidArgumentError(f"{what}: {one!r} is no channel of this graph")
 
     def _refuse_late(self, what: str) -> None:
-        if self._network is not None:
-            raise FailedPreconditionError(f"{what}: the graph runs already")
+        if self._network is not None or self._failure is not None:
+            raise FailedPreconditionError(f"{what}: the graph has run already")
