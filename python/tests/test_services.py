@@ -61,6 +61,13 @@ def test_channels_are_of_one_graph_and_have_one_feeder() -> None:
         graph.channel("loop")
 
 
+def test_names_are_numbered_where_none_is_given() -> None:
+    graph = Graph()
+    graph.channel("load-2", torch.ones(1))
+    assert [graph.service(load).name for _ in range(3)] == ["load", "load-3", "load-4"]
+    assert graph.service(nn.Identity(), graph.service(load)).name == "Identity"
+
+
 def test_options_that_do_not_exist() -> None:
     graph = Graph()
     with pytest.raises(corro.InvalidArgumentError, match=r"minimize: 3 is no torch\.optim"):

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Container, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
+from itertools import chain, count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -337,8 +338,9 @@ class Graph:
                 raise InvalidArgumentError(f'service "{name}": another service has this name')
             return name
         found = getattr(function, "__name__", type(function).__name__).strip("<>")
-        count = sum(one.name.split("-")[0] == found for one in self._services)
-        return f"{found}-{count + 1}" if count else found
+        taken = {one.name for one in self._channels} | {one.name for one in self._services}
+        others = (f"{found}-{number}" for number in count(2))
+        return next(each for each in chain([found], others) if each not in taken)
 
     def _output(self, one: str | Channel, service: str, slots: int) -> Channel:
         what = f'service "{service}": outputs'
