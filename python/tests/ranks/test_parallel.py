@@ -18,9 +18,15 @@ pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
 
 def plans() -> list[dict[str, object]]:
-    """Plans of this many ranks, as pins: all without ZeRO, some with each level of it."""
+    """Plans of this many ranks, as pins: all without ZeRO, some with each level of it.
+
+    Tensor parallelism is in test_parallel_tensor.py.
+    """
     return [
-        {"pipeline": stages, "zero": zero, "micro_batch": size, "recompute": recompute}
+        {
+            **{"tensor": 1, "pipeline": stages, "zero": zero},
+            **{"micro_batch": size, "recompute": recompute},
+        }
         for stages in (1, 2, 4)
         if corro.size() % stages == 0
         for zero in levels(stages)
@@ -53,8 +59,7 @@ def test_every_plan_gives_the_losses_of_one_process(dropout: float) -> None:
 def test_the_planner_chooses_and_says_why() -> None:
     model = gpt()
     trainer: Trainer = corro.parallelize(model, adam(model), next_token, batches()[0])
-    shape = trainer.plan.decisions.shape
-    assert shape.data * shape.pipeline == corro.size()
+    assert trainer.plan.decisions.shape.ranks == corro.size()
     assert "stage 0: " in trainer.why
     assert "step time" in trainer.why
     first = trainer.step(batches()[0])

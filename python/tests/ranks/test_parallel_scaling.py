@@ -19,11 +19,13 @@ pytestmark = pytest.mark.usefixtures("job", "one_thread")
 def plans() -> Iterator[dict[str, object]]:
     size = corro.size()
     for zero in range(4 if size > 1 else 1):
-        yield {"pipeline": 1, "zero": zero, "micro_batch": 2}
+        yield {"tensor": 1, "pipeline": 1, "zero": zero, "micro_batch": 2}
     if size > 1:
-        yield {"pipeline": size, "zero": 0, "micro_batch": 2}
+        yield {"tensor": 1, "pipeline": size, "zero": 0, "micro_batch": 2}
+        yield {"tensor": size, "pipeline": 1, "micro_batch": 2}
     if size > 2:
-        yield {"pipeline": size // 2, "zero": 1, "micro_batch": 1}
+        yield {"tensor": 1, "pipeline": size // 2, "zero": 1, "micro_batch": 1}
+        yield {"tensor": size // 2, "pipeline": 1, "zero": 2, "micro_batch": 1}
 
 
 def trainer_of(model: nn.Module, pins: Any, loss: Any = next_token, **options: Any) -> Trainer:

@@ -23,7 +23,7 @@ Make = Callable[[nn.Module], torch.optim.Optimizer]
 def sharded(
     model: nn.Module, optimizer: Any, zero: int, loss: Any, batch: Any, stages: int = 1
 ) -> Trainer:
-    pins = {"pipeline": stages, "zero": zero, "micro_batch": 2}
+    pins = {"tensor": 1, "pipeline": stages, "zero": zero, "micro_batch": 2}
     return corro.parallelize(model, optimizer, loss, batch, machines(), pins=pins)
 
 
@@ -234,7 +234,7 @@ def test_shards_let_a_model_train_that_does_not_fit() -> None:
     model = gpt()
     whole = 16.0 * sum(each.numel() for each in model.parameters())  # Adam's, in f32.
     small = machines(f"{int(whole * 0.95)} B")
-    pins = {"pipeline": 1, "micro_batch": 1}
+    pins = {"tensor": 1, "pipeline": 1, "micro_batch": 1}
     with pytest.raises(corro.ResourceExhaustedError):
         corro.parallelize(
             model, adam(model), next_token, batches()[0], small, pins={**pins, "zero": 0}

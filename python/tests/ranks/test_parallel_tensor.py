@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from parallel_training import SEED, adam, alone, batches, gpt, machines, next_token
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import corro
 from corro.torch.parallel import Trainer
@@ -56,6 +57,10 @@ def attending(heads: int = 4) -> nn.Module:
     return Attending(heads)
 
 
+def pins_of(tensor: int) -> dict[str, Any]:
+    return {"tensor": tensor, "pipeline": 1, "micro_batch": 2}
+
+
 def plans() -> list[dict[str, Any]]:
     """Tensor parallelism alone, and with data parallelism at each level of ZeRO."""
     return [
@@ -94,3 +99,120 @@ def test_every_plan_trains_as_one_process(heads: int) -> None:
 def test_a_table_that_is_the_heads_too() -> None:
     for pins in plans()[:1]:
         check(lambda: gpt(0.2), next_token, batches(), pins)
+
+
+def test_ranks_keep_a_part_and_a_report_says_so() -> None:
+    for pins in plans()[:2]:
+        model = attending()
+        optimizer = adam(model)
+        trainer = corro.parallelize(
+            model, optimizer, next_token, batches()[0], machines(), pins=pins
+        )
+        for batch in batches(2):
+            trainer.step(batch)
+        weight = model.get_parameter("blocks.0.qkv.weight")
+        assert weight.isnan().all()
+        with pytest.raises(corro.FailedPreconditionError, match=r"call trainer.gather\(\)"):
+            model(batches()[0])
+        for stage in trainer.report().memory:
+            for line in stage:
+                assert 0.85 * line.planned < line.measured < 1.15 * line.planned, (pins, line)
+        kept = sum(each["exp_avg"].numel() for each in optimizer.state.values())
+        whole = sum(each.numel() for each in model.parameters())
+        assert kept < whole * 1.15 / pins["tensor"]
+        trainer.gather()
+        assert not weight.isnan().any()
+        trainer.close()
+        assert {each["exp_avg"].shape for each in optimizer.state.values()} == {
+            each.shape for each in model.parameters()
+        }
+
+
+def test_what_the_user_changes_between_steps_counts() -> None:
+    losses = []
+    for pins in ({"tensor": 1}, {"tensor": 2}):
+        model = attending()
+        trainer = corro.parallelize(
+            model, adam(model), next_token, batches()[0], machines(), pins=pins_of(**pins)
+        )
+        losses.append([trainer.step(batches()[0])])
+        with torch.no_grad():
+            for each in trainer.gather().parameters():
+                each.mul_(0.5)
+        losses[-1].append(trainer.step(batches()[1]))
+        trainer.close()
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+
+
+class Odd(nn.Module):
+    """A user's checkpoint, functions without rules, a function of autograd, a table of places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.places = nn.Embedding(75, 24), nn.Parameter(torch.randn(16, 24) / 10)
+        self.blocks = nn.ModuleList([Block(24, 4, 0.2) for _ in range(2)])
+        self.first, self.second = nn.Linear(24, 32), nn.Linear(32, 24)
+        self.third, self.fourth = nn.Linear(24, 32, bias=False), nn.Linear(32, 24)
+        self.scale = nn.Parameter(torch.ones(16))
+        self.head = nn.Linear(24, 75)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x) + self.places[: x.shape[1]]
+        for number, block in enumerate(self.blocks):
+            x = checkpoint(block, x, use_reentrant=bool(number))
+        x = x + self.fourth(Doubled.apply(F.relu(self.third(x))))
+        x = x + self.second(self.first(x).cumsum(-1))
+        hidden = self.third(x).unflatten(-1, (2, 16)) * self.scale
+        return self.head(x + self.fourth(F.layer_norm(hidden, (16,), self.scale).flatten(2)))
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(_: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(_: Any, gradient: Tensor) -> Tensor:
+        return gradient * 2
+
+
+def odd() -> nn.Module:
+    torch.manual_seed(SEED)
+    return Odd()
+
+
+def test_odd_models() -> None:
+    trainer = check(odd, next_token, batches(4), pins_of(2))
+    assert "  along dim 0, in 3 blocks: blocks.*.qkv.weight, blocks.*.qkv.bias" in trainer.why
+    assert not {"third.weight", "places"} & set(trainer._parts.names)
+    assert {"embed.weight", "blocks.1.out.weight"} <= set(trainer._parts.names)
+
+
+def test_a_users_error_stops_all_ranks() -> None:
+    def fails(model: nn.Module, tokens: Tensor) -> Tensor:
+        if corro.rank() == 0 and type(tokens) is Tensor:
+            raise KeyError("my mistake")
+        return next_token(model, tokens)
+
+    model = attending()
+    trainer = corro.parallelize(
+        model, adam(model), fails, batches()[0], machines(), pins=pins_of(2)
+    )
+    seen = "my mistake" if corro.rank() == 0 else "another rank has failed.* rank 0 "
+    with pytest.raises(KeyError if corro.rank() == 0 else corro.CorroError, match=seen):
+        trainer.step(batches()[0])
+
+
+def test_the_planner_divides_nothing_where_little_can_be() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(24, 75) / 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.one_hot(x, 75).float() @ self.weight.T.flip(1) @ self.weight
+
+    model = Own()
+    trainer = corro.parallelize(model, adam(model), next_token, batches()[0], machines())
+    assert trainer.plan.decisions.shape.tensor == 1
+    trainer.close()

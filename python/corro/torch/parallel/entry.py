@@ -64,8 +64,9 @@ def parallelize(
             (docs/planner.md), with a device for each rank. None: this job's ranks, whose speed and
             links are measured, in about a second.
         objective: "time", "cost" or "samples_per_price".
-        strategies: those that are allowed, of "data", "pipeline", "sharding" (ZeRO), "recompute".
-            Sharding needs an optimizer of torch.optim that goes by elements, as Adam and SGD do.
+        strategies: those that are allowed, of "data", "pipeline", "tensor", "sharding" (ZeRO),
+            "recompute". Tensor and sharding need an optimizer of torch.optim that goes by elements,
+            as Adam and SGD do.
         pins: what is decided already, as corro.plan() takes it: {"pipeline": 2, "micro_batch": 1}.
         memory_limit: of a device, bytes or text as "2 GiB"; default: 94 % of what it has.
         max_norm: gradients are scaled down to this 2-norm, over all parameters, if theirs is more.

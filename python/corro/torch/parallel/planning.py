@@ -1,7 +1,7 @@
 """How ranks come to one plan: each records the model, rank 0 plans, all hear of it.
 
-Planning is for what this trainer runs: data and pipeline parallelism, what data-parallel ranks
-share (ZeRO), and recomputing of layers.
+Planning is for what this trainer runs: data, pipeline and tensor parallelism, what data-parallel
+ranks share (ZeRO), and recomputing of layers.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Recording:
     """The form of what it was recorded with."""
     decides: tuple[str, ...]
     """Modules that read numbers from tensors that depend on parameters, and so may decide."""
+    parameters: Mapping[str, int]
+    """Elements of each."""
 
     @classmethod
     def of(cls, model: nn.Module, loss: Loss, batch: Any) -> Recording:
@@ -68,8 +70,9 @@ class Recording:
         dtype = dtype_of(model, first)
         subject = Subject(type(model).__name__, samples, tokens_of(first), dtype)
         decides = tuple(dict.fromkeys(each.path for each in trace.numbers))
+        sizes = {name: each.numel() for name, each in model.named_parameters()}
         description = describe(trace, subject, units)
-        return cls(description, tuple(layers), samples, dtype, form_of(batch), decides)
+        return cls(description, tuple(layers), samples, dtype, form_of(batch), decides, sizes)
 
     @property
     def lines(self) -> list[str]:
@@ -136,7 +139,8 @@ def agreed_plan(
         try:
             checked_resources(resources, group.size())
             planner = _Planner(
-                recording, resources, objective, memory_limit, tuple(strategies), choices
+                *(recording, resources, objective, memory_limit, tuple(strategies), choices),
+                pinned="tensor" in (pins or {}),
             )
             planned = planner.best(dict(pins or {}), group.size())
             answer = planned, choices(planned)
@@ -159,6 +163,8 @@ class _Planner:
     memory_limit: float | str | None
     strategies: tuple[str, ...]
     choices: Callable[[Planned], Mapping[str, Choice]]
+    pinned: bool
+    """How far tensor parallelism goes, whatever it divides."""
 
     def best(self, pins: Mapping[str, object], ranks: int) -> Planned:
         """Returns the best plan of all ranks: the planner's own may leave some of them idle."""
@@ -183,10 +189,21 @@ class _Planner:
     def _runnable(self, pins: Mapping[str, object]) -> Planned:
         found = self._plan(pins)
         ways = _ways_to_run(found)
+        if found.decisions.shape.tensor > 1 and not (self.pinned or self._divides_most(found)):
+            ways = [{"tensor": 1}]
         if not ways:
             return found
         plans = self._each(lambda more: self._runnable({**pins, **more}), ways)
         return min(plans, key=lambda each: each.step)
+
+    def _divides_most(self, found: Planned) -> bool:
+        """Whether tensor parallelism divides most of the parameters, as the planner counts on."""
+        sizes = self.recording.parameters
+        try:
+            divided = sum(sizes[name] for name in self.choices(found))
+        except InvalidArgumentError:  # The model does not run on parts of tensors.
+            return False
+        return 2 * divided >= sum(sizes.values())
 
     def _each(
         self, plan: Callable[[Mapping[str, object]], Planned], ways: Iterable[Mapping[str, object]]

@@ -52,7 +52,7 @@ from corro.torch.parallel.shards import can_be_cut
 from corro.torch.parallel.shares import groups_of, shares_of
 from corro.torch.parallel.stage import Loss, Stage
 from corro.torch.parallel.stand_ins import stand_in
-from corro.torch.parallel.tensor.choice import Choice
+from corro.torch.parallel.tensor.choice import Choice, described
 from corro.torch.parallel.tensor.division import Axis
 from corro.torch.parallel.tensor.parts import Parts
 
@@ -103,7 +103,8 @@ class Trainer:
         tensor = new_group(self._seats.axis) if shape.tensor > 1 else None
         self._axis = Axis(self._seats.tensor, shape.tensor, tensor)
         graph = runnable(planned, recording)
-        self._divide_parameters(choices, main_weights, lag_of(graph, f"B{own}"))
+        self._choices = choices
+        self._divide_parameters(main_weights, lag_of(graph, f"B{own}"))
         self._stage = Stage(
             model,
             loss,
@@ -130,9 +131,7 @@ class Trainer:
             *(hook for shard in self._sharding.shards for hook in shard.hooks),
         ]
 
-    def _divide_parameters(
-        self, choices: Mapping[str, Choice], main_weights: bool, lag: int
-    ) -> None:
+    def _divide_parameters(self, main_weights: bool, lag: int) -> None:
         """Finds the parts and the shards of what this stage alone uses, and the shares of the rest.
 
         Shards are of parts, where there are. `lag`: of backward behind forward, in micro-batches.
@@ -141,7 +140,7 @@ class Trainer:
         parameters = dict(self.model.named_parameters())
         users = {name: used for name, used in self._users.items() if parameters[name].requires_grad}
         groups = groups_of(users.values(), self._seats.columns)
-        here = {name: each for name, each in choices.items() if users.get(name) == (own,)}
+        here = {name: each for name, each in self._choices.items() if users.get(name) == (own,)}
         self._parts = Parts(self.model, here, self._axis)
         step_parts(self.optimizer, [self._parts])
         parameters.update(zip(self._parts.names, self._parts.parts, strict=True))
@@ -203,6 +202,8 @@ class Trainer:
                 f"stage {number}: {len(layers)} layers, {names}"
                 + (f"; {again} of them computed again in backward" if again else "")
             )
+        if self._axis.size > 1:
+            lines += described(self._choices, self._axis.size, len(self._users))
         return "\n".join(lines)
 
     def step(self, batch: Any, *, sharded: bool = False) -> float:
@@ -218,14 +219,15 @@ class Trainer:
             InvalidArgumentError: the batch has no samples, or more than the plan has room for.
             MismatchError: ranks have batches of different sizes.
             UnknownError: another rank failed. As with errors of the user's own code here, nothing
-                was changed in this step, and the next one may be made.
+                was changed in this step, and the next one may be made; not with tensor
+                parallelism, where each rank raises what it hears first, and the training ends.
         """
         batch = samples.plain(batch)
         if sharded:
             batch = _joined(allgather_object(batch, group=self._group))
         self._failures.begin()
         self._given = self._count = 0
-        with self._failures.noted():
+        with self._axis.released(), self._failures.noted():
             self._given = samples.count_of(batch, "step: batch")
             if not 0 < self._given <= self._recording.samples:
                 raise InvalidArgumentError(
@@ -248,7 +250,7 @@ class Trainer:
         name = str(self._seats.own)
         clock = self._measured.clock
         functions = {f"F{name}": self._forward, f"B{name}": self._backward}
-        with self._parts.instead():
+        with self._parts.instead(), self._axis.released():
             self._loaded.run(
                 self._rounds * self._micro_batches,
                 {name: clock.timing(COMPUTE, each) for name, each in functions.items()},

@@ -6,8 +6,8 @@ the rules of torch's functions, choice.py finds which parameters are divided, pa
 
 from corro.torch.parallel.tensor import products, shapes
 from corro.torch.parallel.tensor.division import Axis, Division
-from corro.torch.parallel.tensor.split import RULES, Call, Split
+from corro.torch.parallel.tensor.split import RULES, Call, Split, rule
 
 RULES.update({**shapes.RULES, **products.RULES})
 
-__all__ = ["Axis", "Call", "Division", "Split"]
+__all__ = ["Axis", "Call", "Division", "Split", "rule"]

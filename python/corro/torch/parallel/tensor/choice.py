@@ -22,9 +22,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from corro.errors import InvalidArgumentError
 from corro.torch.parallel.tensor.division import Axis, Division, join
 from corro.torch.parallel.tensor.split import QUESTIONS, Split
 from corro.torch.recorder.fakes import Fakes, faked, log_silenced, random_state_kept
+from corro.torch.recorder.run import one_line
 from corro.torch.recorder.trace import Tracer
 
 
@@ -47,6 +49,9 @@ def choices_of(
 
     Args:
         names: parameters that may be.
+
+    Raises:
+        InvalidArgumentError: the model does not run on parts of tensors.
     """
     blocks = dict.fromkeys(names, 1) if ranks > 1 else {}
     while blocks:
@@ -60,6 +65,19 @@ def choices_of(
             else:
                 del blocks[name]
     return {}
+
+
+def described(choices: Mapping[str, Choice], ranks: int, parameters: int) -> list[str]:
+    """Returns lines that say what is divided; numbers in names are stars."""
+    alike: dict[Choice, dict[str, None]] = {}
+    for name, choice in choices.items():
+        short = ".".join("*" if each.isdigit() else each for each in name.split("."))
+        alike.setdefault(choice, {})[short] = None
+    lines = [f"divided over {ranks} ranks: {len(choices)} of {parameters} parameters"]
+    for choice, names in alike.items():
+        blocks = f", in {choice.blocks} blocks" if choice.blocks > 1 else ""
+        lines.append(f"  along dim {choice.dim}{blocks}: {', '.join(names)}")
+    return lines
 
 
 class _Trial(Axis):
@@ -82,8 +100,14 @@ class _Trial(Axis):
             self._names = {
                 id(each): name for name, each in model.named_parameters() if name in self._blocks
             }
-            with mode, Tracer(model), _Calls(self), self._functions_watched():
-                loss(model, given)
+            try:
+                with mode, Tracer(model), _Calls(self), self._functions_watched():
+                    loss(model, given)
+            except Exception as error:
+                raise InvalidArgumentError(
+                    f"parallelize: does not run on tensors that are split over ranks: "
+                    f"{one_line(error)}; pin tensor to 1"
+                ) from error
 
     def give_up(self, origins: frozenset[str], pieces: int = 0) -> None:
         """What comes behind a split that has to be tried again is not judged."""

@@ -16,6 +16,8 @@ From Shoeybi et al., "Megatron-LM", 2019, section 3, where enter and sum are f a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +25,10 @@ import torch
 from torch import Tensor
 
 import corro.torch as ct
-from corro._context import Group
+from corro._context import Group, barrier
+from corro.errors import AbortedError, CorroError, MismatchError
+
+_RELEASED_WITHIN = 10.0  # Seconds: others may compute before they come to their next collective.
 
 
 class Axis:
@@ -60,6 +65,24 @@ class Axis:
 
     def give_up(self, origins: frozenset[str], pieces: int = 0) -> None:
         """Hears that a split is made whole, since a function has no rule for it."""
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Inside, an error of this rank ends what others wait for in a collective: they raise
+        MismatchError, as all do whose collectives differ."""
+        if self._group is None:
+            yield
+            return
+        try:
+            yield
+        except MismatchError as error:
+            raise AbortedError(
+                f"step: another rank has failed, or computes else: {error}"
+            ) from error
+        except BaseException:
+            with suppress(CorroError):
+                barrier(self._group, timeout=_RELEASED_WITHIN)
+            raise
 
     def rows(self, tensor: Tensor, lengths: list[int]) -> Tensor:
         """Returns all ranks' rows, one rank's after the other's. Blocks."""

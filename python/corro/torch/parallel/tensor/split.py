@@ -148,6 +148,31 @@ Rule = Callable[[Call], Any]
 """Returns what the function does, or NotImplemented: then it is called with whole tensors."""
 RULES: dict[Any, Rule] = {}
 """By function, or by the name of a function of torch without underscores around it."""
+
+
+def rule(function: Any) -> Callable[[Rule], Rule]:
+    """Makes what it decorates the rule of a function, for tensors that are split over ranks.
+
+        @corro.torch.parallel.rule(torch.ops.mine.rotate)
+        def rotate(call):
+            x, angle = call.args
+            return call.like(torch.ops.mine.rotate(x.local, angle), x)
+
+    The rule gets a `Call`, and computes with the parts, ordinary tensors. It returns what the
+    function does: a split by `call.like()` or `call.split()`, or a tensor that is the same on all
+    ranks. With NotImplemented, as without a rule, the function gets whole tensors.
+
+    Args:
+        function: of torch or torch.ops, or made by torch.overrides.wrap_torch_function().
+    """
+
+    def register(own: Rule) -> Rule:
+        RULES[function] = own
+        return own
+
+    return register
+
+
 IN_PLACE = frozenset(("iadd", "isub", "imul", "idiv", "itruediv", "ipow", "setitem"))
 _OF_WHOLES = frozenset(
     [
