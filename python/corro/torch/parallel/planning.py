@@ -139,8 +139,7 @@ def agreed_plan(
         try:
             checked_resources(resources, group.size())
             planner = _Planner(
-                *(recording, resources, objective, memory_limit, tuple(strategies), choices),
-                pinned="tensor" in (pins or {}),
+                recording, resources, objective, memory_limit, tuple(strategies), choices
             )
             planned = planner.best(dict(pins or {}), group.size())
             answer = planned, choices(planned)
@@ -163,10 +162,24 @@ class _Planner:
     memory_limit: float | str | None
     strategies: tuple[str, ...]
     choices: Callable[[Planned], Mapping[str, Choice]]
-    pinned: bool
-    """How far tensor parallelism goes, whatever it divides."""
 
     def best(self, pins: Mapping[str, object], ranks: int) -> Planned:
+        """Returns the best plan of all ranks.
+
+        Unless it is pinned, tensor parallelism is for what does not fit without: the planner does
+        not count what Python takes for it.
+        """
+        if "tensor" in pins:
+            return self._of_all(pins, ranks)
+        try:
+            return self._of_all({**pins, "tensor": 1}, ranks)
+        except ResourceExhaustedError:
+            found = self._of_all(pins, ranks)
+            if not self._divides_most(found):
+                raise
+            return found
+
+    def _of_all(self, pins: Mapping[str, object], ranks: int) -> Planned:
         """Returns the best plan of all ranks: the planner's own may leave some of them idle."""
         found = self._runnable(pins)
         if found.graph.ranks == ranks:
@@ -175,7 +188,6 @@ class _Planner:
             {"tensor": tensor, "data": data, "pipeline": ranks // tensor // data}
             for tensor in _divisors(ranks)
             for data in _divisors(ranks // tensor)
-            if tensor == 1 or "tensor" in self.strategies
         ]
         fitting = [each for each in degrees if all(pins.get(k, v) == v for k, v in each.items())]
         plans = self._each(lambda more: self._runnable({**pins, **more}), fitting)
@@ -189,8 +201,6 @@ class _Planner:
     def _runnable(self, pins: Mapping[str, object]) -> Planned:
         found = self._plan(pins)
         ways = _ways_to_run(found)
-        if found.decisions.shape.tensor > 1 and not (self.pinned or self._divides_most(found)):
-            ways = [{"tensor": 1}]
         if not ways:
             return found
         plans = self._each(lambda more: self._runnable({**pins, **more}), ways)

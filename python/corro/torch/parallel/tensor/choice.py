@@ -11,6 +11,7 @@ So the very rules that the training will use decide, whatever the user's code do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,11 +69,10 @@ def choices_of(
 
 
 def described(choices: Mapping[str, Choice], ranks: int, parameters: int) -> list[str]:
-    """Returns lines that say what is divided; numbers in names are stars."""
+    """Returns lines that say what is divided; layers of one list are told as one."""
     alike: dict[Choice, dict[str, None]] = {}
     for name, choice in choices.items():
-        short = ".".join("*" if each.isdigit() else each for each in name.split("."))
-        alike.setdefault(choice, {})[short] = None
+        alike.setdefault(choice, {})[re.sub(r"(?<=[a-z])\.\d+\.", ".*.", name, count=1)] = None
     lines = [f"divided over {ranks} ranks: {len(choices)} of {parameters} parameters"]
     for choice, names in alike.items():
         blocks = f", in {choice.blocks} blocks" if choice.blocks > 1 else ""
