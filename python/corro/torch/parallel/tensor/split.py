@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_map
 
 from corro.errors import FailedPreconditionError
 from corro.torch.parallel.tensor.division import Axis, Division, join
@@ -90,8 +90,12 @@ class Call:
         self.function = function
         self.args = tuple(args)
         self.keywords = dict(keywords)
-        leaves = tree_flatten((self.args, self.keywords))[0]
-        self.splits = [each for each in leaves if isinstance(each, Split)]
+        self.splits = [
+            each
+            for value in (*self.args, *self.keywords.values())
+            for each in (value if isinstance(value, (tuple, list)) else (value,))
+            if isinstance(each, Split)
+        ]
         name = getattr(function, "__name__", "")
         self.name = name.strip("_")
         self.is_in_place = self.name in IN_PLACE or (name[-1:] == "_" and name[:1] != "_")
@@ -130,7 +134,7 @@ class Call:
         """Returns the whole of a split, for which all ranks have to ask; else the value. Blocks."""
         if not isinstance(value, Split):
             return value
-        self.axis.give_up(value.origins, self.pieces)
+        value.division.axis.give_up(value.origins, self.pieces)
         return join(value.local, value.division)
 
     def joined(self) -> Any:
