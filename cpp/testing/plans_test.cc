@@ -175,6 +175,43 @@ TEST_P(Plans, AMessageLargerThanTheStreamsArrives) {
   expect_chain(seen, 2, 3, size_t{1} << 18U);
 }
 
+TEST_P(Plans, ATransferSendsWhatIsFilled) {
+  constexpr uint64_t kRoom = uint64_t{1} << 20U;
+  const std::vector<uint64_t> sizes{kRoom, 3, 0, 70'000, 8, kRoom};
+  World world(options(2));
+  Users users(world);
+  std::vector<uint64_t> seen;
+  std::vector<uint64_t> sent;
+  const auto sent_so_far = [&world] {
+    return world.engine(0).recorder().metrics().total("bytes_sent");
+  };
+  users.set("stage0", [&](int32_t, const PulledFiring& firing) {
+    graph::Slot& slot = *firing.outputs[0];
+    const uint64_t size = sizes[firing.generation.micro];
+    EXPECT_EQ(slot.size_bytes, kRoom) << "all of it, unless it says otherwise";
+    std::fill_n(slot.data.begin(), size, static_cast<std::byte>(firing.generation.micro + 1));
+    if (size < kRoom) slot.size_bytes = size;
+    return Status();
+  });
+  users.set("stage1", [&](int32_t, const PulledFiring& firing) {
+    const graph::Slot& slot = *firing.inputs[0];
+    const auto filled = slot.data.first(slot.size_bytes);
+    const auto value = static_cast<std::byte>(firing.generation.micro + 1);
+    EXPECT_EQ(std::count(filled.begin(), filled.end(), value),
+              static_cast<std::ptrdiff_t>(filled.size()));
+    seen.push_back(slot.size_bytes);
+    sent.push_back(sent_so_far());
+    return Status();
+  });
+  users.load_all(chain(2, kRoom, 1));
+  const uint64_t before = sent_so_far();
+  for (uint32_t micro = 1; micro <= sizes.size(); ++micro)
+    ASSERT_TRUE(users.play(users.run_until(micro)));
+  EXPECT_EQ(seen, sizes);
+  for (size_t i = 0; i < sizes.size(); ++i)
+    EXPECT_EQ(sent[i] - (i == 0 ? before : sent[i - 1]), sizes[i]) << "micro-batch " << i;
+}
+
 TEST_P(Plans, ARankMayLoadAndRunBeforeAnother) {
   World world(options(3));
   Users users(world);

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _UNKNOWN = 2
 _CANCELLED = 1
 _MOST_NAME_BYTES = 63
+_MOST_SIZE = (1 << 63) - 1
 
 
 class Firing:
@@ -45,13 +46,26 @@ class Firing:
 
     @property
     def inputs(self) -> list[memoryview]:
-        """The bytes of each input's slot, in the order of the plan; empty ones are tokens."""
+        """The bytes that each input's slot is filled with, in the order of the plan; empty ones
+        are tokens."""
         return self._native.inputs
 
     @property
     def outputs(self) -> list[memoryview]:
         """The bytes of each output's slot, to be filled."""
         return self._native.outputs
+
+    def fill(self, output: int, size: int) -> None:
+        """Says that an output, by its place, has `size` bytes from its slot's first on, not all.
+
+        Another rank is sent no more, and that is what its consumers' input has. Collectives read
+        what their count says all the same.
+
+        Raises:
+            InvalidArgumentError: there is no such output, or it has not so much room.
+        """
+        place = whole("output", output, 0, MOST_U32)
+        self._native.fill(place, whole("size", size, 0, _MOST_SIZE))
 
 
 Function = Callable[[Firing], object]

@@ -108,6 +108,13 @@ std::vector<Bytes> Firing::views(const std::vector<corro_slot>& slots) const {
   return views;
 }
 
+void Firing::fill(size_t output, uint64_t bytes) {
+  static_cast<void>(plan_->get());
+  corro_error error{};
+  error.rank = -1;
+  if (corro_firing_fill(&firing_, output, bytes, &error) != CORRO_OK) raise(error);
+}
+
 void Firing::done(corro_code code, const std::string& message) {
   static_cast<void>(plan_->get());
   corro_error error{};
@@ -222,6 +229,7 @@ void bind_plans(nb::module_& module) {
       .def_prop_ro("micro", &Firing::micro)
       .def_prop_ro("inputs", &Firing::inputs, nb::rv_policy::automatic)
       .def_prop_ro("outputs", &Firing::outputs, nb::rv_policy::automatic)
+      .def("fill", &Firing::fill, "output"_a, "bytes"_a)
       .def("done", &Firing::done, "code"_a = 0, "message"_a = "");
   nb::class_<Plan>(module, "Plan")
       .def("run", &Plan::run, "until"_a)

@@ -77,6 +77,7 @@ class Firing {
   [[nodiscard]] uint32_t micro() const { return firing_.micro; }
   [[nodiscard]] std::vector<Bytes> inputs() const { return views(inputs_); }
   [[nodiscard]] std::vector<Bytes> outputs() const { return views(outputs_); }
+  void fill(size_t output, uint64_t bytes);
   void done(corro_code code, const std::string& message);
 
  private:

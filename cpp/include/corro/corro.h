@@ -514,7 +514,7 @@ typedef struct corro_slot {
 typedef struct corro_firing {
   uint32_t service;
   uint32_t micro;
-  const corro_slot* inputs; /* in the order of the plan */
+  const corro_slot* inputs; /* in the order of the plan, as far as they are filled */
   size_t input_count;
   const corro_slot* outputs;
   size_t output_count;
@@ -532,6 +532,11 @@ CORRO_API corro_lane* corro_plan_lane_of(corro_plan* plan, uint32_t lane);
  * likes. For any number of threads. */
 CORRO_API corro_code corro_lane_next(corro_lane* lane, corro_firing* firing, int64_t timeout_ns,
                                      corro_error* error);
+/* Says how many bytes of an output this firing has filled, instead of all of its slot: a transfer to
+ * another rank sends no more, and inputs of its consumers have as many. Collectives read what their
+ * count says all the same. Does not block. */
+CORRO_API corro_code corro_firing_fill(const corro_firing* firing, size_t output, uint64_t bytes,
+                                       corro_error* error);
 /* The firing is complete; with a code other than 0 it has failed, which stops the plan on all ranks
  * with this message (NULL: none). On any thread, once. Does not block. */
 CORRO_API corro_code corro_firing_done(const corro_firing* firing, corro_code code,

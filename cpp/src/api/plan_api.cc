@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,7 @@ struct corro_lane {
   struct Slots {
     std::vector<corro_slot> inputs;
     std::vector<corro_slot> outputs;
+    std::span<graph::Slot* const> filled;  ///< The outputs themselves.
   };
   corro_plan* plan;
   runtime::PulledLane* lane;
@@ -122,9 +124,23 @@ void make_lanes(corro_plan& plan) {
   }
 }
 
-void copy_slots(std::span<graph::Slot* const> from, std::vector<corro_slot>& into) {
-  into.clear();
-  for (const graph::Slot* slot : from) into.push_back({slot->data.data(), slot->data.size()});
+void copy_slots(const runtime::PulledFiring& firing, corro_lane::Slots& into) {
+  into.inputs.clear();
+  for (const graph::Slot* slot : firing.inputs)
+    into.inputs.push_back({slot->data.data(), slot->size_bytes});
+  into.outputs.clear();
+  for (const graph::Slot* slot : firing.outputs)
+    into.outputs.push_back({slot->data.data(), slot->data.size()});
+  into.filled = firing.outputs;
+}
+
+/// Without slots.
+runtime::PulledFiring pulled_of(const corro_firing& firing) {
+  return {.service = firing.service,
+          .generation = {.micro = firing.micro},
+          .inputs = {},
+          .outputs = {},
+          .ticket = {firing.ticket[0], firing.ticket[1]}};
 }
 
 /// Driver::next(), and whether other lanes are served meanwhile.
@@ -290,8 +306,7 @@ corro_code corro_lane_next(corro_lane* lane, corro_firing* firing, int64_t timeo
     const Duration timeout = timeout_ns < 0 ? Duration::max() : Duration(timeout_ns);
     CORRO_ASSIGN(const runtime::PulledFiring next, next_firing(*lane, timeout));
     corro_lane::Slots& slots = lane->slots[next.service];
-    copy_slots(next.inputs, slots.inputs);
-    copy_slots(next.outputs, slots.outputs);
+    copy_slots(next, slots);
     *firing = {.service = next.service,
                .micro = next.generation.micro,
                .inputs = slots.inputs.data(),
@@ -304,6 +319,17 @@ corro_code corro_lane_next(corro_lane* lane, corro_firing* firing, int64_t timeo
   });
 }
 
+corro_code corro_firing_fill(const corro_firing* firing, size_t output, uint64_t bytes,
+                             corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    const corro_lane& lane = *firing->lane;
+    CORRO_TRY(check_plan(lane.plan));
+    runtime::PulledFiring pulled = pulled_of(*firing);
+    pulled.outputs = lane.slots.at(firing->service).filled;
+    return lane.lane->fill(pulled, output, bytes);
+  });
+}
+
 corro_code corro_firing_done(const corro_firing* firing, corro_code code, const char* message,
                              corro_error* error) {
   return guarded(error, [&]() -> Status {
@@ -312,13 +338,7 @@ corro_code corro_firing_done(const corro_firing* firing, corro_code code, const 
     const bool known = code >= CORRO_OK && code <= CORRO_UNAUTHENTICATED;
     const Code meant = known ? static_cast<Code>(code) : Code::kUnknown;
     const Status outcome = meant == Code::kOk ? Status() : Status(meant, text_of(message));
-    return lane.plan->driver().done(*lane.lane,
-                                    {.service = firing->service,
-                                     .generation = {.micro = firing->micro},
-                                     .inputs = {},
-                                     .outputs = {},
-                                     .ticket = {firing->ticket[0], firing->ticket[1]}},
-                                    outcome);
+    return lane.plan->driver().done(*lane.lane, pulled_of(*firing), outcome);
   });
 }
 

@@ -43,6 +43,7 @@ class Channel {
     oldest_ = 0;
     for (uint32_t i = 0; i < initial_; ++i) {
       ring_[i].generation = {.epoch = first.epoch, .micro = first.micro + i};
+      ring_[i].size_bytes = ring_[i].data.size();
     }
   }
 

@@ -3,6 +3,15 @@
 #include <fmt/format.h>
 
 namespace corro::runtime {
+namespace {
+
+Status not_in_flight(const PulledFiring& firing) {
+  return {Code::kFailedPrecondition,
+          fmt::format("this firing (service {}, micro-batch {}) is not in flight: done already?",
+                      firing.service, firing.generation.micro)};
+}
+
+}  // namespace
 
 PulledLane::PulledLane(std::vector<graph::ServiceId> services)
     : services_(std::move(services)), slots_(std::make_unique<Done[]>(services_.size())) {
@@ -47,14 +56,30 @@ std::optional<PulledFiring> PulledLane::oldest() {
   return waiting->ring[waiting->first];
 }
 
+Status PulledLane::fill(const PulledFiring& firing, size_t output, uint64_t bytes) {
+  const uint32_t task = firing.ticket.task;
+  if (task >= services_.size() || firing.ticket.sequence == 0 ||
+      slots_[task].held.load(std::memory_order_relaxed) != firing.ticket.sequence) {
+    return not_in_flight(firing);
+  }
+  if (output >= firing.outputs.size())
+    return {Code::kInvalidArgument,
+            fmt::format("there is no output {} of {}", output, firing.outputs.size())};
+  graph::Slot& slot = *firing.outputs[output];
+  if (bytes > slot.data.size()) {
+    return {Code::kInvalidArgument, fmt::format("output {} has room for {} bytes, not {}", output,
+                                                slot.data.size(), bytes)};
+  }
+  slot.size_bytes = bytes;
+  return {};
+}
+
 Status PulledLane::done(const PulledFiring& firing, const Status& status) {
   const uint32_t task = firing.ticket.task;
   uint32_t held = firing.ticket.sequence;
   if (task >= services_.size() || held == 0 ||
       !slots_[task].held.compare_exchange_strong(held, 0, std::memory_order_relaxed)) {
-    return {Code::kFailedPrecondition,
-            fmt::format("this firing (service {}, micro-batch {}) is not in flight: done already?",
-                        firing.service, firing.generation.micro)};
+    return not_in_flight(firing);
   }
   Done& slot = slots_[task];
   slot.ticket = firing.ticket;

@@ -28,7 +28,7 @@ struct PulledFiring {
   graph::Ticket ticket;
 };
 
-/// Loop-confined; next(), done(), has_news() and what only looks are thread-safe.
+/// Loop-confined; next(), fill(), done(), has_news() and what only looks are thread-safe.
 class PulledLane final : public PlanLane {
  public:
   /// `services`: by number in the part, those in the whole plan.
@@ -47,6 +47,9 @@ class PulledLane final : public PlanLane {
   /// Takes the firing that has waited longest; blocks until there is one. DEADLINE_EXCEEDED after
   /// `timeout` (zero: does not block), and why the plan has stopped if it has.
   [[nodiscard]] Result<PulledFiring> next(Duration timeout);
+  /// Says how many bytes of an output the firing has filled, instead of all. INVALID_ARGUMENT where
+  /// there is no such output, or not so much room; FAILED_PRECONDITION as done().
+  [[nodiscard]] Status fill(const PulledFiring& firing, size_t output, uint64_t bytes);
   /// The firing is complete, or has failed, which stops the plan. Does not block or wait; the
   /// engine has to be woken. FAILED_PRECONDITION for one that is not in anybody's hands.
   [[nodiscard]] Status done(const PulledFiring& firing, const Status& status);

@@ -32,17 +32,19 @@ void TransferLane::start(Time now, const graph::Work& work) {
   parts_.recorder->set_phase(record_, obs::Phase::kTransfer, facts_.world_rank(ends_.peer));
   parts_.begin_flight();
   ++parts_.message_flights;
+  slot_ = (ends_.sends ? firing.inputs : firing.outputs).front();
   if (ends_.sends) {
     send_ = {.key = key,
              .signature = signature,
-             .payload = {firing.inputs.front()->data.data(), ends_.bytes}};
+             .payload = slot_->data.first(std::min(slot_->size_bytes, ends_.bytes))};
     state_ = State::kWaitsForSlot;
     if (key.op < granted_) send();
     return;
   }
   receive_ = {.key = key,
               .signature = signature,
-              .into = {firing.outputs.front()->data.data(), ends_.bytes}};
+              .into = slot_->data.first(ends_.bytes),
+              .may_be_shorter = true};
   state_ = State::kMoves;
   endpoint_.post_recv(receive_);
   (void)parts_.peers.tell(facts_.member(ends_.peer),
@@ -64,6 +66,7 @@ void TransferLane::hear(MemberId from, const wire::Control& control) {
 bool TransferLane::poll(Time /*now*/) {
   if (state_ != State::kMoves) return false;
   if (ends_.sends ? !send_.done : !receive_.done) return false;
+  if (!ends_.sends && !receive_.mismatch) slot_->size_bytes = receive_.peer_bytes;
   end(!ends_.sends && receive_.mismatch ? mismatch() : Status());
   return true;
 }

@@ -3,6 +3,8 @@
 //   receive half   free -- a slot is free: posts it, says FREE --> moves -- all is there --> free
 //   send half      free -- a slot is readable --> waits for FREE --> moves -- all has left --> free
 //
+// A message has as many bytes as the producer has filled of the slot; so many has the receiver's.
+//
 // FREE carries the firing's generation, so a sender starts without credit, nothing is sent before
 // it has a place, and one rank may load the plan before the other. A FREE that comes before the
 // send half fires is remembered. The message's sequence is the generation too, and the key is of
@@ -21,7 +23,7 @@ class TransferLane final : public PlanLane {
     std::string name;       ///< Of the half, for messages and records.
     bool sends = false;     ///< Else it receives.
     int32_t peer = 0;       ///< Group rank of the other half.
-    uint64_t bytes = 0;     ///< Of a slot: every message carries all of it.
+    uint64_t bytes = 0;     ///< Of a slot: the most that a message carries.
     Duration timeout = {};  ///< Of a firing.
   };
 
@@ -55,6 +57,7 @@ class TransferLane final : public PlanLane {
   State state_ = State::kFree;
   uint64_t granted_ = 0;  ///< Sends: FREE has come for all generations below.
   graph::Ticket ticket_;
+  graph::Slot* slot_ = nullptr;  ///< That is sent, or filled.
   Time since_;
   transport::SendRequest send_;
   transport::RecvRequest receive_;

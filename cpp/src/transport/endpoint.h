@@ -47,12 +47,13 @@ struct RecvRequest {
   MessageKey key;
   SignatureBits signature = {};
   std::span<std::byte> into;
+  bool may_be_shorter = false;  ///< Fewer bytes than `into` has are no mismatch.
   bool done = false;
   /// Set with done when the peer's signature or length differs: nothing was written; the peer's
   /// values are here.
   bool mismatch = false;
   SignatureBits peer_signature = {};
-  uint64_t peer_bytes = 0;
+  uint64_t peer_bytes = 0;  ///< Also set if it may be shorter.
 };
 
 /// What the first piece of a message said of it.

@@ -397,6 +397,39 @@ TEST_P(EndpointConformance, AMismatchIsReportedWithThePeersValues) {
   EXPECT_EQ(pair.second.metrics().value(obs::Metric::kBouncedBytes), 0U);
 }
 
+TEST_P(EndpointConformance, AMessageMayBeShorterWhereTheReceiverSaysSo) {
+  EndpointPair pair(GetParam().make());
+  for (const bool early : {false, true}) {
+    uint64_t op = early ? 10 : 0;
+    for (const size_t size : {size_t{0}, size_t{5}, size_t{300'000}, size_t{600'000}}) {
+      TestMessage message({.lane = {0, 1}, .op = op++}, 600'000);
+      message.send.payload = BytesView(message.payload).first(size);
+      message.recv.may_be_shorter = true;
+      if (!early) pair.second.post_recv(message.recv);
+      pair.first.post_send(message.send);
+      if (early) pair.settle();
+      if (early) pair.second.post_recv(message.recv);
+      ASSERT_TRUE(pair.run_until([&] { return message.send.done && message.recv.done; })) << size;
+      EXPECT_FALSE(message.recv.mismatch);
+      EXPECT_EQ(message.recv.peer_bytes, size);
+      EXPECT_TRUE(std::equal(message.payload.begin(),
+                             message.payload.begin() + static_cast<std::ptrdiff_t>(size),
+                             message.received.begin()));
+      EXPECT_EQ(std::count(message.received.begin() + static_cast<std::ptrdiff_t>(size),
+                           message.received.end(), std::byte{}),
+                600'000 - static_cast<std::ptrdiff_t>(size))
+          << "nothing behind it was written";
+    }
+    TestMessage longer({.lane = {0, 1}, .op = op}, 10);
+    longer.recv.into = longer.recv.into.first(9);
+    longer.recv.may_be_shorter = true;
+    pair.second.post_recv(longer.recv);
+    pair.first.post_send(longer.send);
+    ASSERT_TRUE(pair.run_until([&] { return longer.recv.done; }));
+    EXPECT_TRUE(longer.recv.mismatch);
+  }
+}
+
 TEST_P(EndpointConformance, ControlsKeepTheirOrderBehindMessages) {
   EndpointPair pair(GetParam().make());
   TestMessage before({{0, 1}, 1, 1}, 400'000);

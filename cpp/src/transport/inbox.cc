@@ -93,11 +93,15 @@ bool Inbox::arriving(const MessageKey& key) const {
   return payload_left_ > 0 && frame_.kind == wire::FrameKind::kMessage && key_ == key;
 }
 
-void Inbox::report_mismatch(RecvRequest& request, const Incoming& message) {
-  request.mismatch = true;
+bool Inbox::take(RecvRequest& request, const Incoming& message) {
+  const bool same = message.signature == request.signature;
+  if (same && message.length == request.into.size() && !request.may_be_shorter) return true;
   request.peer_signature = message.signature;
   request.peer_bytes = message.length;
+  if (same && request.may_be_shorter && message.length <= request.into.size()) return true;
+  request.mismatch = true;
   request.done = true;
+  return false;
 }
 
 void Inbox::post(RecvRequest& request) {
@@ -119,8 +123,7 @@ void Inbox::post(RecvRequest& request) {
 void Inbox::claim(Lane& lane, Incoming& message, RecvRequest& request) {
   const MessageKey key = request.key;
   const bool whole = message.received == message.length && !arriving(key);
-  if (message.signature != request.signature || message.length != request.into.size()) {
-    report_mismatch(request, message);
+  if (!take(request, message)) {
     message.drop = true;
     if (arriving(key)) sink_ = nullptr;
   } else {
@@ -300,9 +303,7 @@ Status Inbox::start_message() {
       metrics_.add(obs::Metric::kBounced);
       if (on_stray_) on_stray_(key_, frame_.signature);
     }
-    if (request != nullptr &&
-        (request->signature != frame_.signature || request->into.size() != frame_.length)) {
-      report_mismatch(*request, *message);
+    if (request != nullptr && !take(*request, *message)) {
       message->request = nullptr;
       message->drop = true;
       --awaited_;

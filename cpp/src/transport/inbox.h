@@ -107,7 +107,8 @@ class Inbox {
   void free_bounced(Lane& lane, Incoming& message);
   void forget(Lane& lane, uint64_t op_from, uint64_t op_below);
   [[nodiscard]] bool arriving(const MessageKey& key) const;
-  void report_mismatch(RecvRequest& request, const Incoming& message);
+  /// False, and the request is done, if the message is another one than it expects.
+  [[nodiscard]] static bool take(RecvRequest& request, const Incoming& message);
   void claim(Lane& lane, Incoming& message, RecvRequest& request);
 
   void consume();

@@ -56,6 +56,24 @@ def test_every_plan_gives_the_losses_of_one_process(dropout: float) -> None:
         assert found == pytest.approx(wanted, abs=1e-5), pins
 
 
+def test_a_small_batch_sends_few_bytes() -> None:
+    if corro.size() == 1:
+        pytest.skip("one rank sends nothing")
+    model = gpt()
+    pins = {"pipeline": corro.size(), "micro_batch": 4}
+    engine = corro._context.current().engine
+    sent = []
+    with corro.parallelize(
+        model, adam(model), next_token, batches()[0], machines(), pins=pins
+    ) as trainer:
+        trainer.step(batches()[0])
+        for batch in (batches()[0], batches()[0][:1]):
+            before = engine.counter("bytes_sent")
+            trainer.step(batch)
+            sent.append(engine.counter("bytes_sent") - before)
+    assert 0 < sent[1] < sent[0] / 4
+
+
 def test_the_planner_chooses_and_says_why() -> None:
     model = gpt()
     trainer: Trainer = corro.parallelize(model, adam(model), next_token, batches()[0])

@@ -111,6 +111,30 @@ def test_collectives_are_services_and_each_lane_has_a_thread() -> None:
     assert threading.get_ident() in threads
 
 
+def test_a_firing_says_how_much_it_has_filled() -> None:
+    sizes = [8, 3, 0, 8]
+    seen: list[bytes] = []
+
+    def stage(firing: corro.Firing) -> None:
+        if firing.inputs:
+            seen.append(bytes(firing.inputs[0]))
+        if not firing.outputs:
+            return
+        assert firing.outputs[0].nbytes == 8
+        with pytest.raises(corro.InvalidArgumentError, match="room for 8 bytes, not 9"):
+            firing.fill(0, 9)
+        with pytest.raises(corro.InvalidArgumentError, match="no output 1 of 1"):
+            firing.fill(1, 0)
+        size = sizes[firing.micro]
+        firing.outputs[0][:size] = bytes([65 + firing.micro]) * size
+        firing.fill(0, size)
+
+    with corro.load_plan(chain(corro.size())) as loaded:
+        loaded.run(len(sizes), {f"stage{corro.rank()}": stage})
+    if corro.rank():
+        assert seen == [b"A" * 8, b"BBB", b"", b"D" * 8]
+
+
 def lagging(ranks: int, lag: int, slots: int) -> Plan:
     """F and B of each rank, B some micro-batches behind."""
     return Plan(

@@ -1,8 +1,8 @@
 """Tensors in slots of a plan: a header that says dtype and shape, then the elements.
 
 A slot has room for the largest micro-batch; the last one of an epoch may be smaller, and sequences
-shorter. A header has eight int64: how many bytes follow, the dtype's number, the number of dims (5
-at most, -1: there is no tensor), the dims.
+shorter: no more than that is sent. A header has eight int64: how many bytes follow, the dtype's
+number, the number of dims (5 at most, -1: there is no tensor), the dims.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ DTYPES = (
 _NOTHING = -1
 
 
-def write(slot: memoryview, tensor: Tensor | None, what: str) -> None:
+def write(slot: memoryview, tensor: Tensor | None, what: str) -> int:
     """Copies a tensor into a slot, from any device; None says that there is none.
+
+    Returns:
+        how many bytes of the slot it has filled.
 
     Raises:
         InvalidArgumentError: it is of another kind than stages hand on, or larger than the slot;
@@ -34,7 +37,7 @@ def write(slot: memoryview, tensor: Tensor | None, what: str) -> None:
     """
     if tensor is None:
         _HEADER.pack_into(slot, 0, 0, 0, _NOTHING, *[0] * MOST_DIMS)
-        return
+        return HEADER
     if tensor.dtype not in DTYPES or tensor.dim() > MOST_DIMS:
         raise InvalidArgumentError(
             f"{what}: hands on {tensor.dim()} dims of {tensor.dtype}, which stages cannot"
@@ -49,6 +52,7 @@ def write(slot: memoryview, tensor: Tensor | None, what: str) -> None:
     _HEADER.pack_into(slot, 0, size, DTYPES.index(tensor.dtype), tensor.dim(), *shape)
     if size:
         _elements(slot, tensor.dtype, tensor.shape).copy_(tensor)
+    return HEADER + size
 
 
 def read(slot: memoryview) -> Tensor | None:

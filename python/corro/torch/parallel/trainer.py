@@ -382,10 +382,10 @@ class Trainer:
         self._axis.forget()
         if self._last:
             return
-        slots.write(firing.outputs[-1], None, "")  # As without samples, if this one fails.
+        self._hand_on(firing, None)  # As without samples, if this one fails.
         if result is not None:
             with self._failures.noted():
-                slots.write(firing.outputs[-1], result.detach(), f"stage {self._stage_number}")
+                self._hand_on(firing, result.detach())
 
     def _result(self, firing: Firing) -> Tensor | None:
         """Returns what the stage makes of its samples; None: there are none, or a rank failed."""
@@ -430,7 +430,12 @@ class Trainer:
             gradient = None if received is None else received.grad
             if received is not None and gradient is None:
                 gradient = torch.zeros_like(received)
-            slots.write(firing.outputs[-1], gradient, f"stage {self._stage_number}")
+            self._hand_on(firing, gradient)
+
+    def _hand_on(self, firing: Firing, tensor: Tensor | None) -> None:
+        *_, slot = outputs = firing.outputs
+        size = slots.write(slot, tensor, f"stage {self._stage_number}")
+        firing.fill(len(outputs) - 1, size)
 
     def _samples(self, micro: int) -> range:
         """Returns this rank's samples of a micro-batch."""
