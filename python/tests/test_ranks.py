@@ -12,7 +12,7 @@ INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
 LONG = "test_transformers.py"  # Importing those models alone takes seconds.
 ALL = sorted({file.name for file in (HERE / "ranks").glob("test_*.py")} - {LONG})
 BACK_END = [name for name in ALL if name.startswith("test_process_group")]
-TRAINING = [name for name in ALL if name.startswith(("test_parallel", "test_fit"))]
+TRAINING = [name for name in ALL if name.startswith(("test_parallel", "test_fit", "test_service"))]
 
 
 def inside(*files: str) -> list[str]:
@@ -27,8 +27,8 @@ def run_all(launch: Launch, ranks: int) -> None:
     launch(*inside(*files), ranks=ranks, seconds=400, CORRO_TEST_IN_RANKS="1").check()
 
 
-def run_training(launch: Launch, ranks: int) -> None:
-    launch(*inside(*TRAINING), ranks=ranks, seconds=400, CORRO_TEST_IN_RANKS="1").check()
+def run_training(launch: Launch, ranks: int, half: int) -> None:
+    launch(*inside(*TRAINING[half::2]), ranks=ranks, seconds=500, CORRO_TEST_IN_RANKS="1").check()
 
 
 @pytest.mark.apart
@@ -51,22 +51,25 @@ def test_all_with_one_rank(launch: Launch) -> None:
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(450)
-def test_training_with_four_ranks(launch: Launch) -> None:
-    run_training(launch, 4)
+@pytest.mark.timeout(550)
+@pytest.mark.parametrize("half", [0, 1])
+def test_training_with_four_ranks(launch: Launch, half: int) -> None:
+    run_training(launch, 4, half)
 
 
 @pytest.mark.apart
 @pytest.mark.torch22
-@pytest.mark.timeout(450)
-def test_training_with_two_ranks(launch: Launch) -> None:
-    run_training(launch, 2)
+@pytest.mark.timeout(550)
+@pytest.mark.parametrize("half", [0, 1])
+def test_training_with_two_ranks(launch: Launch, half: int) -> None:
+    run_training(launch, 2, half)
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(450)
-def test_training_with_one_rank(launch: Launch) -> None:
-    run_training(launch, 1)
+@pytest.mark.timeout(550)
+@pytest.mark.parametrize("half", [0, 1])
+def test_training_with_one_rank(launch: Launch, half: int) -> None:
+    run_training(launch, 1, half)
 
 
 @pytest.mark.apart

@@ -309,7 +309,8 @@ class Trainer:
 
     def _kept(self) -> dict[str, float]:
         """Returns the bytes that this rank keeps from step to step, and of gradients in one."""
-        parameters = dict(self.model.named_parameters())
+        parameters: dict[str, Tensor] = dict(self.model.named_parameters())
+        parameters.update(zip(self._parts.names, self._parts.parts, strict=True))
         whole = [parameters[name] for share in self._shares for name in share.names]
         stepped = [each for share in self._shares for each in share.parameters]
         stepped += [part for shard in self._sharding.shards for part in shard.parts]
