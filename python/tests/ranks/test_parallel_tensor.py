@@ -239,3 +239,16 @@ def test_little_that_can_be_divided_is_no_reason_to_do_so() -> None:
             *(model, adam(model), next_token, batches()[0], small),
             strategies=("data", "tensor", "recompute"),
         )
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_a_pipeline_of_pairs_gives_the_losses_of_one_process(recompute: str) -> None:
+    if corro.size() % 4:
+        pytest.skip("needs two pairs of ranks")
+    wanted, _ = alone(attending(), next_token, batches())
+    model = attending()
+    pins = {"tensor": 2, "pipeline": 2, "micro_batch": 2, "recompute": recompute}
+    trainer = corro.parallelize(model, adam(model), next_token, batches()[0], machines(), pins=pins)
+    losses = [trainer.step(batch) for batch in batches()]
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(wanted), rtol=1e-5, atol=0)
+    trainer.close()
