@@ -145,6 +145,16 @@ class Carried(Protocol):
         """Makes in the epoch that has begun what it had in the last one. Communicates."""
 
 
+class Background(Protocol):
+    """A framework that computes, and communicates, while Python goes on."""
+
+    def cause_of(self, error: Exception, /) -> CorroError | None:
+        """Returns the error of corro's that the framework made this one of; None if of none."""
+
+    def finish(self) -> None:
+        """Blocks until all is over."""
+
+
 class Context:
     """An engine, its world, and the thread that waits for its works."""
 
@@ -236,12 +246,12 @@ _early: Context | None = None  # Of a guest that has asked for its rank: it does
 _guests: list[ReferenceType[Carried]] = []  # What it has made for its first epoch, in order.
 _IS_NEW = End(0, "this rank is new")
 _deadlines: tuple[float | None, float | None] = (None, None)  # As init() was given them.
-_before_goodbye: list[Callable[[], None]] = []
+_backgrounds: list[Background] = []
 
 
-def before_goodbye(finish: Callable[[], None]) -> None:
-    """Has shutdown() call it first: it blocks until what a framework runs by itself is over."""
-    _before_goodbye.append(finish)
+def add_background(one: Background) -> None:
+    """Has errors looked up in it, and shutdown() waits for it."""
+    _backgrounds.append(one)
 
 
 def init(*, timeout: float | None = None, join_timeout: float | None = None) -> None:
@@ -312,6 +322,9 @@ def cause_of(error: Exception) -> CorroError | None:
     """
     if isinstance(error, CorroError):
         return error
+    for one in _backgrounds:
+        if (cause := one.cause_of(error)) is not None:
+            return cause
     return _current.failure if isinstance(error, RuntimeError) and _current is not None else None
 
 
@@ -499,8 +512,8 @@ def shutdown() -> None:
     """Says goodbye to the other ranks. Runs by itself at exit; init() may follow it."""
     global _current, _early, _is_guest, _was_shut_down
     if _current is not None:
-        for finish in _before_goodbye:
-            finish()
+        for one in _backgrounds:
+            one.finish()
     context, _current, _early = _current or _early, None, None
     _is_guest = False
     if context is not None:

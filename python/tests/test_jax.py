@@ -129,6 +129,48 @@ def test_a_rank_leaves_after_the_last_step(launch: Launch) -> None:
     assert "sum 1000000" in job.output
 
 
+# Rank 1 is killed while the others have steps in the background, and go on from the last commit
+# whose arrays were there; or rank 0 reads what has failed before the next commit.
+ELASTIC = """
+import os, signal, sys
+import jax, corro, corro.elastic, corro.jax
+
+corro.init()
+first = corro.rank()
+commits = 5 if sys.argv[1] == "commit" else 10
+
+@jax.jit
+def step(x):
+    busy = jax.lax.fori_loop(0, 5, lambda _, y: jax.numpy.tanh(y @ y), jax.numpy.eye(200))
+    return x - 0.001 * corro.jax.allreduce(x) + 0 * busy.sum()
+
+@corro.elastic.run
+def train(state):
+    jax.clear_caches()
+    while state.step < 40:
+        state.x = step(state.x)
+        state.step += 1
+        if first == 1 and state.step == 15:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if sys.argv[1] == "read":
+            state.x[0].block_until_ready()
+        if state.step % commits == 0:
+            state.commit()
+
+state = corro.elastic.State(x=jax.numpy.ones(4), step=0)
+train(state)
+print("end", corro.size(), state.step, bool(abs(state.x[0] - 0.999**40) < 1e-4), flush=True)
+"""
+
+
+@needs_jax
+@pytest.mark.parametrize("seen_by", ["read"])
+def test_training_goes_on_without_a_rank_that_is_killed(launch: Launch, seen_by: str) -> None:
+    options = ("--min-np", "1")
+    job = launch("-c", ELASTIC, seen_by, python=PYTHON, options=options).check()
+    assert "end 1 40 True" in job.output, job.output
+
+
 # Not initialised; a program of two ranks in a world of one; two devices in one rank.
 OUT_OF_PLACE = """
 import jax, corro, corro.jax

@@ -14,8 +14,8 @@ For arrays in CPU memory. A compiled function can have allreduce, grouped_allred
 broadcast, broadcast_parameters, reducescatter and alltoall, of shapes that are the same on every
 rank; jit, grad, vmap and lax's control flow work on them. Gradients are as Horovod defines them:
 that of a sum is the sum of all ranks' gradients. There an error is what JAX makes of the engine's:
-a JaxRuntimeError, or a ValueError where ranks differ. Start compiled functions from one thread, in
-the same order on every rank.
+a JaxRuntimeError or a ValueError. Start compiled functions from one thread, in the same order on
+every rank.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ not depend on each other as it likes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from ctypes import CDLL
 from itertools import count
 from pathlib import Path
@@ -27,6 +26,7 @@ from corro._reduce_op import Adasum, Average, ReduceOp, Sum
 from corro.errors import InvalidArgumentError
 from corro.jax import _eager
 from corro.jax._arrays import dtype_of
+from corro.jax._background import BACKGROUND
 from corro.jax._machine import fingerprint
 from corro.jax.compression import CastCodec, Compression
 
@@ -157,6 +157,8 @@ def _lower(
     name: str | None,
 ) -> Any:
     _check_devices(ctx.module_context.axis_context)
+    if not _serials:
+        _context.add_background(BACKGROUND)
     program, serial, number = _place(ctx.module_context)
     rule = jax.ffi.ffi_lowering(_TARGET, has_side_effect=True)
     return rule(
@@ -195,17 +197,6 @@ def _place(module_context: Any) -> tuple[str, int, int]:
         kept[_TARGET] = (next(_serials.setdefault(program, count())), count())
     serial, numbers = kept[_TARGET]
     return program, serial, next(numbers)
-
-
-def _finish() -> None:
-    """Python goes on while JAX computes; a rank that has left is one that the others wait for."""
-    if _serials:
-        for x in jax.live_arrays("cpu"):
-            with suppress(Exception):  # Who reads the array is told.
-                x.block_until_ready()
-
-
-_context.before_goodbye(_finish)
 
 
 def _refuse(ctx: Any, *_arrays: Any, **_: Any) -> Any:

@@ -1,6 +1,7 @@
 #include "call.h"
 
 #include <memory>
+#include <string>
 
 namespace corro::jax {
 namespace {
@@ -101,8 +102,9 @@ Future* Call::go_on() const {
 }
 
 Error* make_error(const Api& api, corro_code code, const char* message) {
+  const std::string numbered = "corro error " + std::to_string(code) + ": " + message;
   ErrorCreate said = {
-      .struct_size = sizeof said, .extensions = nullptr, .message = message, .code = code};
+      .struct_size = sizeof said, .extensions = nullptr, .message = numbered.c_str(), .code = code};
   return api.create_error(&said);
 }
 

@@ -45,6 +45,7 @@ class Call {
   CallFrame& frame_;
 };
 
+/// Its text begins with the code's number: JAX may pass on the text alone.
 [[nodiscard]] Error* make_error(const Api& api, corro_code code, const char* message);
 
 }  // namespace corro::jax

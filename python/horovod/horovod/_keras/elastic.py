@@ -6,7 +6,7 @@ from typing import Any
 
 from horovod._keras.chosen import BACK_END
 from horovod._keras.framework import keras
-from horovod._keras.training import build_optimizer, synchronize, weights_of
+from horovod._keras.training import build_optimizer, synchronize, variables_of, weights_of
 from horovod._keras.values import broadcast_variables
 from horovod.common.basics import rank
 from horovod.common.elastic import ObjectState
@@ -59,7 +59,9 @@ class KerasState(ObjectState):
         super().sync()
 
     def _save_variables(self) -> None:
-        self._values_of_variables = [(one, one.numpy()) for one in self._variables()]
+        # With random seeds, which are each rank's own: on JAX a step that fails takes them along.
+        kept = [*self.model.variables, *variables_of(self.optimizer)]
+        self._values_of_variables = [(one, one.numpy()) for one in kept]
 
     def _variables(self) -> list[Any]:
         return weights_of(self.model, self.optimizer)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from corro.errors import CorroError, make
+from corro import _context
+from corro.errors import CorroError
 from horovod._keras.on_arrays import ArrayBackEnd
 from horovod.common.exceptions import raised_as_horovods
 from horovod.common.gradients import Options
@@ -42,8 +42,8 @@ class _Jax(ArrayBackEnd):
             try:
                 return function(*args, **kwargs)
             except (RuntimeError, ValueError) as error:
-                cause = _cause_of(error)
-                if cause is None:
+                cause = _context.cause_of(error)
+                if cause is None or isinstance(error, CorroError):
                     raise
                 with raised_as_horovods():
                     raise cause from error
@@ -52,17 +52,6 @@ class _Jax(ArrayBackEnd):
 
     def on_reset(self) -> None:
         import_module("jax").clear_caches()  # The number of ranks is in what was compiled.
-
-
-# What the end of an epoch is told with, by the names that JAX puts in front of an error's text.
-_CODES = {"CANCELLED": 1, "DEADLINE_EXCEEDED": 4, "ABORTED": 10, "UNAVAILABLE": 14}
-_TOLD = re.compile(rf"({'|'.join(_CODES)}): (.*on rank \d+.*)", re.DOTALL)
-
-
-def _cause_of(error: Exception) -> CorroError | None:
-    """Returns corro's error, if XLA has made this one of it; else None."""
-    told = None if isinstance(error, CorroError) else _TOLD.match(str(error))
-    return told and make(_CODES[told[1]], told[2], -1, "", "", False)
 
 
 BACK_END = _Jax()
