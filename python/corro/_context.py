@@ -152,7 +152,7 @@ class Background(Protocol):
         """Returns the error of corro's that the framework made this one of; None if of none."""
 
     def finish(self) -> None:
-        """Blocks until all is over."""
+        """Blocks until all is over; raises what nobody was told."""
 
 
 class Context:
@@ -509,16 +509,31 @@ def _is_under_torchrun() -> bool:
 
 
 def shutdown() -> None:
-    """Says goodbye to the other ranks. Runs by itself at exit; init() may follow it."""
+    """Says goodbye to the other ranks. Runs by itself at exit; init() may follow it.
+
+    Raises a CorroError if operations have failed in compiled functions whose results nobody has
+    waited for. A program that does not call it ends with that error, and status 1.
+    """
     global _current, _early, _is_guest, _was_shut_down
-    if _current is not None:
-        for one in _backgrounds:
-            one.finish()
+    failure = _finish_backgrounds() if _current is not None else None
     context, _current, _early = _current or _early, None, None
     _is_guest = False
     if context is not None:
         _was_shut_down = True
         context.close()
+    if failure is not None:
+        raise failure
+
+
+def _finish_backgrounds() -> CorroError | None:
+    """Returns what nobody was told."""
+    failure: CorroError | None = None
+    for one in _backgrounds:
+        try:
+            one.finish()
+        except CorroError as error:
+            failure = error
+    return failure
 
 
 def _abandon_in_child() -> None:
@@ -537,10 +552,25 @@ def _close_all() -> None:
     if native is None:
         return
     _silence_threads()
-    shutdown()
+    failure: CorroError | None = None
+    try:
+        shutdown()
+    except CorroError as error:
+        failure = error
     for context in _open.copy():
         context.close()
     native.begin_exit()  # Other threads have left the engines with an error, or do so now.
+    if failure is not None and getattr(sys, "last_value", None) is None:
+        _fail(failure)
+
+
+def _fail(failure: CorroError) -> None:
+    """Ends the process: what is raised at exit would not change its status."""
+    sys.excepthook(type(failure), failure, failure.__traceback__)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(1)
 
 
 def _silence_threads() -> None:

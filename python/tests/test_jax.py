@@ -129,6 +129,47 @@ def test_a_rank_leaves_after_the_last_step(launch: Launch) -> None:
     assert "sum 1000000" in job.output
 
 
+# Rank 1 has fewer steps. They are computed in the background, and nobody reads what they return.
+FEWER = """
+import sys
+import jax, corro, corro.jax
+
+@jax.jit
+def step(x):
+    busy = jax.lax.fori_loop(0, 50, lambda _, y: jax.numpy.tanh(y @ y), jax.numpy.eye(200))
+    return x - 0.1 * corro.jax.allreduce(x) + 0 * busy.sum()
+
+corro.init()
+x = jax.numpy.ones(4)
+for _ in range(8 if corro.rank() == 0 else 5):
+    x = step(x)
+print("loop over", flush=True)
+if sys.argv[1] == "shutdown":
+    try:
+        corro.shutdown()
+    except corro.UnavailableError as error:
+        print("shutdown:", error, flush=True)
+"""
+
+
+@needs_jax
+def test_steps_that_failed_unseen_end_the_program_with_an_error(launch: Launch) -> None:
+    job = launch("-c", FEWER, "exit", python=PYTHON)
+    assert job.output.count("loop over") == 2
+    assert job.code == 1, job.output
+    block = " ".join(job.output[job.output.rindex("corro: rank ") :].split())
+    assert re.search(r"what .*steps that nobody has waited for: .*rank 1 has left", block), block
+    assert "rank 1 had left without an error" in block
+
+
+@needs_jax
+def test_steps_that_failed_unseen_are_an_error_of_shutdown(launch: Launch) -> None:
+    job = launch("-c", FEWER, "shutdown", python=PYTHON).check()
+    told = re.findall(r"shutdown: (.*)", job.output)
+    assert len(told) == 1, job.output
+    assert "steps that nobody has waited for" in told[0]
+
+
 # Rank 1 is killed while the others have steps in the background, and go on from the last commit
 # whose arrays were there; or rank 0 reads what has failed before the next commit.
 ELASTIC = """

@@ -190,6 +190,14 @@ def test_a_rank_with_fewer_batches_is_named_with_what_to_do(launch: Launch, name
     assert "or join() when it has no more batches" in block
 
 
+# Each batch of JAX's is computed in the background.
+@pytest.mark.apart
+def test_batches_that_failed_unseen_end_the_program_with_an_error(launch: Launch) -> None:
+    keras = the("keras3-jax")
+    job = launch("-c", FEWER, "fewer", python=keras.python, **keras.variables, **QUIET)
+    assert "rank 1 had left without an error" in block_of(job)
+
+
 def last_line(name: str, code: str, **variables: str) -> str:
     """Returns the last line that a program says which has failed."""
     keras = the(name)

@@ -7,10 +7,10 @@ and all that is computed from them, and who waits for one is told, with an error
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
 import jax
 
+from corro import _context
 from corro.errors import CorroError, make
 
 # What the plug-in writes into an error (call.h): JAX puts words of its own in front of it.
@@ -27,10 +27,23 @@ class _Background:
         return told and make(int(told[1]), told[2], -1, "", "", False)
 
     def finish(self) -> None:
-        """A rank that has left is one that the others wait for."""
+        """A rank that has left is one that the others wait for.
+
+        What has failed before may be of an earlier epoch of an elastic job, in which others went
+        on without it.
+        """
+        is_elastic = _context.membership() is not None
+        failure: CorroError | None = None
         for x in jax.live_arrays("cpu"):
-            with suppress(Exception):  # Who reads the array is told.
-                x.block_until_ready()
+            try:
+                if not (is_elastic and x.is_ready()):
+                    x.block_until_ready()
+            except Exception as error:  # An array may also be deleted.
+                failure = failure or self.cause_of(error)
+        if failure is not None:
+            raise make(
+                failure.code, f"steps that nobody has waited for: {failure}", -1, "", "", False
+            )
 
 
 BACKGROUND = _Background()
