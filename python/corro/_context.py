@@ -151,6 +151,9 @@ class Background(Protocol):
     def cause_of(self, error: Exception, /) -> CorroError | None:
         """Returns the error of corro's that the framework made this one of; None if of none."""
 
+    def wait_for(self, values: object, /) -> None:
+        """Blocks until what of the values the framework computes is there; raises if it fails."""
+
     def finish(self) -> None:
         """Blocks until all is over; raises what nobody was told."""
 
@@ -250,8 +253,14 @@ _backgrounds: list[Background] = []
 
 
 def add_background(one: Background) -> None:
-    """Has errors looked up in it, and shutdown() waits for it."""
+    """Has errors looked up in it, and commits and shutdown() wait for it."""
     _backgrounds.append(one)
+
+
+def wait_for(values: object) -> None:
+    """Blocks until values of any framework are there; raises the framework's error if one fails."""
+    for one in _backgrounds:
+        one.wait_for(values)
 
 
 def init(*, timeout: float | None = None, join_timeout: float | None = None) -> None:

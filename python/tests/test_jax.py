@@ -205,7 +205,7 @@ print("end", corro.size(), state.step, bool(abs(state.x[0] - 0.999**40) < 1e-4),
 
 
 @needs_jax
-@pytest.mark.parametrize("seen_by", ["read"])
+@pytest.mark.parametrize("seen_by", ["commit", "read"])
 def test_training_goes_on_without_a_rank_that_is_killed(launch: Launch, seen_by: str) -> None:
     options = ("--min-np", "1")
     job = launch("-c", ELASTIC, seen_by, python=PYTHON, options=options).check()

@@ -76,12 +76,15 @@ class State:
     def commit(self) -> None:
         """Takes a copy of the attributes, for restore(); a place to leave if a new epoch comes.
 
-        Does not communicate. What belongs to a step has to be done before: the step of the
-        optimizer, and what it changes in attributes.
+        Does not communicate, but waits for arrays that JAX is computing. What belongs to a step has
+        to be done before: the step of the optimizer, and what it changes in attributes.
 
         Raises:
             AbortedError: a new epoch comes; run() handles it.
+            jax.errors.JaxRuntimeError, ValueError: JAX's, of what the attributes were computed
+                from: the copy taken before stays. run() handles that of a lost rank.
         """
+        _context.wait_for(self._contents())
         self._steps = self._steps_at_commit()
         self._save()
         member = _context.membership()

@@ -7,6 +7,7 @@ and all that is computed from them, and who waits for one is told, with an error
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import jax
 
@@ -25,6 +26,9 @@ class _Background:
             return None
         told = _TOLD.search(str(error))
         return told and make(int(told[1]), told[2], -1, "", "", False)
+
+    def wait_for(self, values: Any) -> None:
+        jax.block_until_ready(values)
 
     def finish(self) -> None:
         """A rank that has left is one that the others wait for.
