@@ -16,6 +16,10 @@ check_framework("corro.jax.DistributedOptimizer", "optax", "Optax", "Optax", (0,
 import optax  # noqa: E402
 
 
+class _Reducing(optax.GradientTransformationExtraArgs):  # type: ignore[misc]
+    """What DistributedOptimizer returns."""
+
+
 def DistributedOptimizer(  # noqa: N802
     optimizer: Any,
     op: ReduceOp = Average,
@@ -42,11 +46,17 @@ def DistributedOptimizer(  # noqa: N802
             reduced and used; updates are zeros meanwhile.
 
     Raises:
-        InvalidArgumentError: optimizer is no gradient transformation, or there are no passes.
+        InvalidArgumentError: optimizer is no gradient transformation, or is distributed already;
+            or there are no passes.
     """
     if not isinstance(optimizer, optax.GradientTransformation):
         raise InvalidArgumentError(
             f"optimizer has to be one of Optax's, such as optax.sgd(0.1), not {optimizer!r}"
+        )
+    if isinstance(optimizer, _Reducing):
+        raise InvalidArgumentError(
+            "DistributedOptimizer: this optimizer is one already, and reduces its gradients: give"
+            " it Optax's own"
         )
     if backward_passes_per_step < 1:
         raise InvalidArgumentError(
@@ -65,7 +75,7 @@ def DistributedOptimizer(  # noqa: N802
         )
         return inner.update(reduced, state, params, **more)
 
-    reducing = optax.GradientTransformationExtraArgs(inner.init, update)
-    if backward_passes_per_step == 1:
-        return reducing
-    return optax.MultiSteps(reducing, backward_passes_per_step).gradient_transformation()
+    made = optax.GradientTransformationExtraArgs(inner.init, update)
+    if backward_passes_per_step > 1:
+        made = optax.MultiSteps(made, backward_passes_per_step).gradient_transformation()
+    return _Reducing(*made)

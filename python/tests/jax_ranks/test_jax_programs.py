@@ -192,3 +192,10 @@ def test_what_is_no_optimizer() -> None:
         cj.DistributedOptimizer(3)
     with pytest.raises(corro.InvalidArgumentError, match="at least 1, not 0"):
         cj.DistributedOptimizer(optax.sgd(1.0), backward_passes_per_step=0)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_an_optimizer_is_distributed_once(passes: int) -> None:
+    optimizer = cj.DistributedOptimizer(optax.sgd(1.0), backward_passes_per_step=passes)
+    with pytest.raises(corro.InvalidArgumentError, match="this optimizer is one already"):
+        cj.DistributedOptimizer(optimizer)
