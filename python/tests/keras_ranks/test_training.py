@@ -228,11 +228,17 @@ def test_momentum_is_corrected() -> None:
     assert moved[1] > 1e-3
 
 
-@pytest.mark.parametrize("name", ["BroadcastGlobalVariablesCallback", "MetricAverageCallback"])
-def test_a_callback_that_is_given_twice_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("BroadcastGlobalVariablesCallback", [0]),
+        ("MetricAverageCallback", []),
+        ("LearningRateWarmupCallback", [0.1]),
+    ],
+)
+def test_a_callback_that_is_given_twice_is_refused(name: str, arguments: list[Any]) -> None:
     x, y = some_data()
     make = getattr(hvd.callbacks, name)
-    arguments = [0] if name.startswith("Broadcast") else []
     model = compiled(hvd.DistributedOptimizer(sgd()))
     for pair in ([make(*arguments), make(*arguments)], [make(*arguments)] * 2):
         with pytest.raises(ValueError, match=f"{name} is given twice"):

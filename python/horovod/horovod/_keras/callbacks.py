@@ -157,7 +157,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
     def on_train_begin(self, logs: Logs = None) -> None:
         """Looks up how many batches an epoch has, if that is needed."""
         del logs
-        _enter(self, is_only_one=False)
+        _enter(self, is_only_one=isinstance(self, LearningRateWarmupCallback))
         if self.staircase or self.steps_per_epoch:
             return
         self.steps_per_epoch = self.params.get("steps")
