@@ -110,6 +110,33 @@ def test_place_is_asked_for_when_it_runs(run: Any) -> None:
     assert [int(one) for one in found] == [hvd.rank(), hvd.size(), 0]
 
 
+@pytest.mark.parametrize("length", [2, 1000])
+def test_a_captured_tensor_has_the_same_name_on_every_rank(length: int) -> None:
+    """TensorFlow counts eager tensors, of which ranks make more or fewer; small ones it copies."""
+    for _ in range(hvd.rank()):
+        tf.function(lambda y: y + 1.0)(tf.ones([length]))
+    x = tf.ones([length])
+
+    @tf.function
+    def inner() -> Any:
+        return hvd.allreduce(x, op=hvd.Sum)
+
+    @tf.function
+    def outer() -> Any:
+        with tf.name_scope("scope"):
+            total = hvd.grouped_allreduce([x, 2.0 * x, x], op=hvd.Sum)[2]
+        for _ in tf.range(2):
+            total += hvd.broadcast(x, 0)
+        return total + inner()
+
+    made = outer.get_concrete_function().graph.as_graph_def()
+    inside = [node for function in made.library.function for node in function.node_def]
+    names = sorted(node.name for node in [*made.node, *inside] if node.op.startswith("Corro"))
+    everywhere = hvd.allgather_object(names)
+    assert all(one == everywhere[0] for one in everywhere), everywhere
+    assert outer().numpy().tolist() == [2.0 * hvd.size() + 2.0] * length
+
+
 def test_a_process_set() -> None:
     only = hvd.ProcessSet([0])
     with pytest.raises(ValueError, match="has not been registered"):

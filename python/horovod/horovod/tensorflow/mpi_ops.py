@@ -410,7 +410,15 @@ def _name_of(kind: str, name: str | None, tensors: Sequence[Any]) -> str | None:
     if name is not None or not tensors or tf.executing_eagerly():
         return name
     ends = [tensors[0]] if len(tensors) == 1 else [tensors[0], tensors[-1]]
-    return re.sub(r"[^a-zA-Z0-9_]", "_", "_".join([kind, *(tensor.name for tensor in ends)]))
+    return re.sub(r"[^a-zA-Z0-9_]", "_", "_".join([kind, *map(_known_as, ends)]))
+
+
+def _known_as(tensor: Any) -> str:
+    """Returns a tensor's name in its graph, as all ranks know it.
+
+    One that a tf.function has captured has a number there that counts what its process has done.
+    """
+    return re.sub(r"(^|/)\d+(_\d+)?:", r"\1captured:", tensor.name)
 
 
 @unconverted
