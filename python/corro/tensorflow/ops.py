@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from ctypes import CDLL, RTLD_GLOBAL
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,11 +79,43 @@ def _collective(verb: str) -> Callable[..., Any]:
     """Returns what makes its op. In a loop that is the one that waits for the run before it.
 
     TensorFlow begins a run of the body before the last one has ended, in any order, and an op has
-    one name in all of them.
+    one name in all of them. In loops of tf.compat.v1 nothing makes a run wait: there they have
+    numbers.
     """
-    in_order = isinstance(tf.compat.v1.get_default_graph(), _LOOP_BODIES)
+    graph = tf.compat.v1.get_default_graph()
+    in_order = isinstance(graph, _LOOP_BODIES)
     made: Callable[..., Any] = getattr(_library, f"corro_{verb}" + "_in_order" * in_order)
-    return made
+    return partial(made, numbers_runs=_is_in_loop_of_v1(graph))
+
+
+def _is_in_loop_of_v1(graph: Any) -> bool:
+    context = graph._get_control_flow_context()
+    while context is not None:
+        if context.IsWhileContext():
+            return True
+        context = context.outer_context
+    return False
+
+
+def _refuse_vectorized() -> None:
+    """Has tf.vectorized_map() and its kin refuse the ops, instead of running them in any order."""
+
+    def refuse(given: Any) -> None:
+        verb = given.op_type.removeprefix("Corro").removesuffix("InOrder").lower()
+        raise NotImplementedError(
+            f"{verb}: no collective can be in tf.vectorized_map() or behind a jacobian(), whose"
+            " runs have no order: call it once, outside, on the stacked tensor, or use tf.map_fn()"
+            " or jacobian(..., experimental_use_pfor=False)"
+        )
+
+    with suppress(ImportError, AttributeError):
+        pfor: Any = import_module("tensorflow.python.ops.parallel_for.pfor")
+        for verb in ("Allgather", "Allreduce", "Alltoall", "Broadcast", "Reducescatter"):
+            pfor.RegisterPFor(f"Corro{verb}")(refuse)
+            pfor.RegisterPFor(f"Corro{verb}InOrder")(refuse)
+
+
+_refuse_vectorized()
 
 
 # What the engine has.

@@ -97,6 +97,9 @@ void TF_OpKernelConstruction_GetAttrBool(TF_OpKernelConstruction* construction, 
                                          unsigned char* value, TF_Status* status);
 void TF_OpKernelConstruction_Failure(TF_OpKernelConstruction* construction, TF_Status* status);
 
+/// This one and TF_GetIterId are null in versions that do not have them.
+[[gnu::weak]] uint64_t TF_GetFrameId(TF_OpKernelContext* context);
+[[gnu::weak]] int64_t TF_GetIterId(TF_OpKernelContext* context);
 int TF_NumInputs(TF_OpKernelContext* context);
 void TF_GetInput(TF_OpKernelContext* context, int i, TF_Tensor** tensor, TF_Status* status);
 TF_Tensor* TF_ForwardInputOrAllocateOutput(TF_OpKernelContext* context, const int* inputs,

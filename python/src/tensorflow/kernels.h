@@ -39,7 +39,11 @@ class Kernel {
   }
 
  private:
+  /// The name that all ranks know this run by.
+  [[nodiscard]] std::string name_of_run(const InFlight& call) const;
+
   std::string name_;
+  bool numbers_runs_ = false;
   int32_t group_ = 0;
 };
 

@@ -15,9 +15,11 @@
 // They are stateful: else TensorFlow would run one of constants while it optimizes a graph, on some
 // ranks or on all, and two that look the same as one. ops.py says that they need no order, but for
 // those of loops, which are on their way under one name: each collective is there a second time, as
-// CorroAllreduceInOrder and so on.
+// CorroAllreduceInOrder and so on. In loops of tf.compat.v1, which know no such order, each run has
+// the number of its turn behind the op's name (`numbers_runs`).
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "kernels.h"
 #include "place_kernel.h"
@@ -59,7 +61,7 @@ struct Definition {
   std::string name;
   std::initializer_list<const char*> inputs;
   std::initializer_list<const char*> outputs;
-  std::initializer_list<const char*> attributes;
+  std::vector<const char*> attributes;
   void (*shapes)(TF_ShapeInferenceContext* context, TF_Status* status);
 };
 
@@ -76,44 +78,43 @@ void register_op(const Definition& definition) {
 }
 
 void register_collective(Definition definition) {
+  definition.attributes.push_back("ignore_name_scope: bool = false");
+  definition.attributes.push_back("numbers_runs: bool = false");
   register_op(definition);
   definition.name += kInOrder;
   register_op(definition);
 }
 
-constexpr const char* kIgnoresScope = "ignore_name_scope: bool = false";
 constexpr const char* kReduceOp = "reduce_op: int";
 constexpr const char* kPrescale = "prescale_factor: float = 1.0";
 constexpr const char* kPostscale = "postscale_factor: float = 1.0";
 constexpr const char* kDivides = "divides_by_size: bool = false";
 
 void register_ops() {
-  register_collective(
-      {.name = "CorroAllreduce",
-       .inputs = {"tensors: T"},
-       .outputs = {"reduced: T"},
-       .attributes = {kTypes, kIgnoresScope, kReduceOp, kPrescale, kPostscale, kDivides},
-       .shapes = &keep_shapes});
+  register_collective({.name = "CorroAllreduce",
+                       .inputs = {"tensors: T"},
+                       .outputs = {"reduced: T"},
+                       .attributes = {kTypes, kReduceOp, kPrescale, kPostscale, kDivides},
+                       .shapes = &keep_shapes});
   register_collective({.name = "CorroBroadcast",
                        .inputs = {"tensors: T"},
                        .outputs = {"sent: T"},
-                       .attributes = {kTypes, kIgnoresScope, "root_rank: int"},
+                       .attributes = {kTypes, "root_rank: int"},
                        .shapes = &keep_shapes});
-  register_collective(
-      {.name = "CorroReducescatter",
-       .inputs = {"tensors: T"},
-       .outputs = {"reduced: T"},
-       .attributes = {kTypes, kIgnoresScope, kReduceOp, kPrescale, kPostscale, kDivides},
-       .shapes = &know_no_shapes});
+  register_collective({.name = "CorroReducescatter",
+                       .inputs = {"tensors: T"},
+                       .outputs = {"reduced: T"},
+                       .attributes = {kTypes, kReduceOp, kPrescale, kPostscale, kDivides},
+                       .shapes = &know_no_shapes});
   register_collective({.name = "CorroAllgather",
                        .inputs = {"tensors: T"},
                        .outputs = {"gathered: T"},
-                       .attributes = {kTypes, kIgnoresScope},
+                       .attributes = {kTypes},
                        .shapes = &know_no_shapes});
   register_collective({.name = "CorroAlltoall",
                        .inputs = {"tensor: T", "splits: int32"},
                        .outputs = {"received: T", "received_splits: int32"},
-                       .attributes = {kType, kIgnoresScope},
+                       .attributes = {kType},
                        .shapes = &know_no_shapes});
   register_op({.name = "CorroPlace",
                .inputs = {},

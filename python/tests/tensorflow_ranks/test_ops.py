@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import numpy
@@ -258,6 +260,61 @@ def test_a_loop_whose_runs_do_not_depend_on_each_other(verb: str) -> None:
         found = loop(x)[:, 0].numpy()
         factor = count if verb == "reducescatter" else 1  # Sums; allreduce averages.
         assert found.tolist() == [i * factor for i in range(16)]
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_a_loop_of_tensorflow_1_whose_runs_do_not_depend_on_each_other(verb: str) -> None:
+    """They run in another order on each rank, several at a time, in a loop that does so, too."""
+    count = corro.size()
+    factor = count if verb == "reducescatter" else 1
+
+    def call(i: Any) -> Any:
+        value = tf.cast(i, tf.float32) * tf.ones([count])
+        return tf.reshape(CALLS[verb](value), [-1])[0]
+
+    control_flow = importlib.import_module("tensorflow.python.ops.control_flow_util")
+    enabled = control_flow.ENABLE_CONTROL_FLOW_V2
+    control_flow.ENABLE_CONTROL_FLOW_V2 = False
+    try:
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            table = tf.reshape(tf.range(20), [4, 5])
+            rows = tf.map_fn(
+                lambda row: tf.map_fn(call, row, fn_output_signature=tf.float32),
+                table,
+                fn_output_signature=tf.float32,
+            )
+            for _ in range(3):
+                assert session.run(rows).ravel().tolist() == [i * factor for i in range(20)]
+    finally:
+        control_flow.ENABLE_CONTROL_FLOW_V2 = enabled
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_what_tensorflow_vectorizes_is_refused_in_one_line(run: Any, verb: str) -> None:
+    x = tf.ones([3, corro.size()])
+    with pytest.raises(NotImplementedError, match=f"{verb}: no collective can be in tf.vectorized"):
+        run(lambda: tf.vectorized_map(CALLS[verb], x))
+
+
+def test_an_op_that_is_started_twice_at_once_says_so() -> None:
+    """Rank 0 does so before the others start it."""
+    if corro.size() == 1:
+        pytest.skip("nobody is waited for")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        total = verbs.allreduce(tf.ones([2]), verbs.Sum, name="twice")
+        if corro.rank() == 0:
+            with ThreadPoolExecutor(2) as threads:
+                both = [threads.submit(session.run, total) for _ in range(2)]
+                first = next(as_completed(both))
+                corro.barrier()
+                with pytest.raises(tf.errors.AlreadyExistsError, match="once at a time"):
+                    first.result()
+                both.remove(first)
+                found = both[0].result()
+        else:
+            corro.barrier()
+            found = session.run(total)
+    assert found.tolist() == [corro.size()] * 2
 
 
 def test_the_gradient_of_rows_that_go_nowhere_is_zero(run: Any) -> None:
