@@ -5,6 +5,7 @@ TensorFlow is in no environment but .venv-tensorflow, which `make test-setup` ma
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -229,6 +230,30 @@ def test_who_waits_in_a_graph_goes_on_without_one_that_is_killed(launch: Launch,
     options = ("--min-np", "2")
     job = launch("-c", ELASTIC_WAIT, verb, python=PYTHON, ranks=3, options=options, **QUIET).check()
     assert {f"end {rank} 2" for rank in range(2)} <= set(re.findall(r"end \d \d", job.output))
+
+
+@needs_tensorflow
+@pytest.mark.parametrize(
+    "call",
+    [
+        "hvd.size_op()",
+        "hvd.DistributedGradientTape(tf.GradientTape())",
+        "hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1))",
+        "hvd.elastic.TensorFlowState([tf.Variable(1.0)])",
+    ],
+)
+def test_without_init_one_line_says_so(call: str) -> None:
+    code = f"import tensorflow as tf; import horovod.tensorflow as hvd; {call}"
+    done = subprocess.run(
+        [PYTHON, "-c", code],
+        env={**os.environ, **QUIET},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.strip().splitlines()[-1] == (
+        "ValueError: Horovod has not been initialized; use hvd.init()."
+    )
 
 
 @needs_tensorflow

@@ -147,6 +147,13 @@ def test_a_rank_outside_of_the_set_keeps_its_gradients(
     numpy.testing.assert_allclose(found, [1.5 if hvd.rank() < 2 else hvd.rank() + 1])
 
 
+@pytest.mark.parametrize("wrap", [hvd.DistributedGradientTape, hvd.PartialDistributedGradientTape])
+def test_a_tape_that_is_given_twice_is_refused(wrap: Any) -> None:
+    tape = hvd.DistributedGradientTape(tf.GradientTape())
+    with pytest.raises(ValueError, match="this tape is one already"):
+        wrap(tape)
+
+
 def test_a_barrier_waits_for_all(run: Any, tmp_path: Any) -> None:
     folder = type(tmp_path)(hvd.broadcast_object(str(tmp_path), 0))
     (folder / str(hvd.rank())).touch()

@@ -87,6 +87,13 @@ def test_an_optimizer_keeps_what_it_has() -> None:
         assert len(optimizer.variables()) == 1
 
 
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum])
+def test_an_optimizer_that_is_given_twice_is_refused(op: Any) -> None:
+    distributed = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1), op=op)
+    with pytest.raises(ValueError, match=r"this .* is one already: give it an optimizer once"):
+        hvd.DistributedOptimizer(distributed)
+
+
 def test_what_is_no_optimizer_is_refused() -> None:
     with pytest.raises(TypeError, match="takes an optimizer of Keras"):
         hvd.DistributedOptimizer(object())

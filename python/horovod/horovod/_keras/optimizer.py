@@ -9,7 +9,7 @@ from typing import Any
 from horovod._keras.chosen import BACK_END
 from horovod._keras.framework import is_keras_3, keras
 from horovod.common.gradients import Options, groups_of
-from horovod.common.process_sets import ProcessSet, global_process_set, member_group
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.reduce_op import Average, Sum, known
 
 _kinds: Any = import_module(f"horovod._keras.optimizers{3 if is_keras_3 else 2}")
@@ -68,8 +68,7 @@ def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
         process_set=process_set,
         scale_local_gradients=scale_local_gradients,
     )
-    if options.takes_part():
-        member_group(process_set, "DistributedOptimizer")  # Says what is wrong with it.
+    options.check_set("DistributedOptimizer")
     return _kinds.distribute(
         optimizer, BACK_END.reducer(options), backward_passes_per_step, average_aggregated_gradients
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.process_sets import ProcessSet, global_process_set, member_group
 from horovod.common.reduce_op import Average, known
 from horovod.common.util import split_list
 
@@ -53,6 +53,11 @@ class Options:
     def takes_part(self) -> bool:
         """Returns whether this rank's gradients are reduced with others'."""
         return self.process_set.included() is not False
+
+    def check_set(self, user: str) -> None:
+        """Raises ValueError, which may name the user, before init(), and for a set that is none."""
+        if self.takes_part():
+            member_group(self.process_set, user)
 
 
 def groups_of(num_groups: int, groups: Any) -> Any:

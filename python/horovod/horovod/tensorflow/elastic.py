@@ -123,6 +123,7 @@ class _TensorFlowsState(ObjectState):
     """A state of variables, and of plain attributes."""
 
     def __init__(self, variables: _Variables, **kwargs: Any) -> None:
+        basics.world()  # Raises ValueError before init().
         self._variables = variables
         super().__init__(broadcast_object, rank, **kwargs)
 

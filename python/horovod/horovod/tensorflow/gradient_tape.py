@@ -84,25 +84,33 @@ def DistributedGradientTape(  # noqa: N802  # Its name is Horovod's.
         num_groups: what `groups` was called before.
 
     The other arguments are those of horovod.common.gradients.Options.
+
+    Raises:
+        ValueError: it is distributed already, init() was not called, or arguments do not fit
+            together.
     """
+    if isinstance(gradtape, _Reducing):
+        raise ValueError(
+            "DistributedGradientTape: this tape is one already: give it a tf.GradientTape once"
+        )
+    options = Options(
+        device_dense=device_dense,
+        device_sparse=device_sparse,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        op=op,
+        gradient_predivide_factor=gradient_predivide_factor,
+        groups=groups_of(num_groups, groups),
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )
+    options.check_set("DistributedGradientTape")
     kind = type(gradtape)
     distributed: Any = type(f"Distributed{kind.__name__}", (_Reducing, kind), {})
     tape = distributed.__new__(distributed)
     tape.__dict__.update(gradtape.__dict__)
     tape._local_layers = []
-    tape._reduce = GradientReducer(
-        Options(
-            device_dense=device_dense,
-            device_sparse=device_sparse,
-            compression=compression,
-            sparse_as_dense=sparse_as_dense,
-            op=op,
-            gradient_predivide_factor=gradient_predivide_factor,
-            groups=groups_of(num_groups, groups),
-            process_set=process_set,
-            scale_local_gradients=scale_local_gradients,
-        )
-    )
+    tape._reduce = GradientReducer(options)
     return tape
 
 
@@ -130,7 +138,7 @@ def PartialDistributedGradientTape(  # noqa: N802  # Its name is Horovod's.
     The other arguments are DistributedGradientTape's.
 
     Raises:
-        ValueError: what is no layer is among `local_layers`.
+        ValueError: as DistributedGradientTape, or what is no layer is among `local_layers`.
     """
     tape = DistributedGradientTape(
         gradtape,

@@ -421,10 +421,16 @@ def _known_as(tensor: Any) -> str:
     return re.sub(r"(^|/)\d+(_\d+)?:", r"\1captured:", tensor.name)
 
 
+def _place(what: Place, process_set_id: int, name: str | None) -> Any:
+    if tf.executing_eagerly():
+        basics.world()  # Raises ValueError before init(); a graph may be made then.
+    return ops.place(what, process_set_id, name)
+
+
 @unconverted
 def rank_op(name: str | None = None) -> Any:
     """Returns this process's rank when it runs, as an int32 tensor."""
-    return ops.place(Place.RANK, 0, name)
+    return _place(Place.RANK, 0, name)
 
 
 @unconverted
@@ -432,7 +438,7 @@ def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """Returns the set's number of ranks when it runs, as an int32 tensor."""
     known = registered(process_set_id)
     if known is None or known.included() is not False:
-        return ops.place(Place.SIZE, process_set_id, name)
+        return _place(Place.SIZE, process_set_id, name)
     # The engine has no group for who is not in it.
     count = tf.py_function(lambda: len(ranks_by_number()[process_set_id]), [], tf.int32, name)
     count.set_shape([])
@@ -442,16 +448,16 @@ def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
 @unconverted
 def local_rank_op(name: str | None = None) -> Any:
     """Returns this process's rank on its host when it runs, as an int32 tensor."""
-    return ops.place(Place.LOCAL_RANK, 0, name)
+    return _place(Place.LOCAL_RANK, 0, name)
 
 
 @unconverted
 def local_size_op(name: str | None = None) -> Any:
     """Returns the number of ranks on this host when it runs, as an int32 tensor."""
-    return ops.place(Place.LOCAL_SIZE, 0, name)
+    return _place(Place.LOCAL_SIZE, 0, name)
 
 
 @unconverted
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """Returns 1 if this rank is in the set when it runs, else 0, as an int32 tensor."""
-    return ops.place(Place.INCLUDED, process_set_id, name)
+    return _place(Place.INCLUDED, process_set_id, name)

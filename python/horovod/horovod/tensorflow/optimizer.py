@@ -113,7 +113,8 @@ def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
 
     Raises:
         TypeError: what is given is no optimizer of either.
-        ValueError: arguments do not fit together.
+        ValueError: it is distributed already, init() was not called, or arguments do not fit
+            together.
     """
     if not isinstance(optimizer, V1):
         of_keras: Any = import_module("horovod.keras")  # Imports Keras.
@@ -133,6 +134,11 @@ def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
             process_set,
             scale_local_gradients,
         )
+    if isinstance(optimizer, WrappedOptimizer):
+        raise ValueError(
+            f"DistributedOptimizer: this {type(optimizer).__name__} is one already: give it an"
+            " optimizer once"
+        )
     options = Options(
         device_dense=device_dense,
         device_sparse=device_sparse,
@@ -144,6 +150,7 @@ def DistributedOptimizer(  # noqa: N802  # Its name is Horovod's.
         process_set=process_set,
         scale_local_gradients=scale_local_gradients,
     )
+    options.check_set("DistributedOptimizer")
     if op == Adasum:
         return _adasum(
             optimizer,
