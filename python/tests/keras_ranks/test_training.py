@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,33 @@ def test_scaling_of_losses_around_a_distributed_optimizer_is_refused() -> None:
 
 
 # -- callbacks ------------------------------------------------------------------------------------
+
+
+def test_a_model_that_each_rank_trains_alone_is_a_warning_of_rank_0() -> None:
+    x, y = some_data()
+    clone = keras.models.clone_model(compiled(hvd.DistributedOptimizer(sgd())))
+    clone.compile(sgd(), "mse")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(clone, x, y)
+    said = [str(one.message) for one in caught if "horovod.keras" in str(one.message)]
+    assert len(said) == (1 if hvd.rank() == 0 and hvd.size() > 1 else 0)
+    assert all("SGD is no DistributedOptimizer" in one for one in said)
+
+
+def test_a_model_with_a_step_of_its_own_is_no_warning() -> None:
+    class Own(keras.Sequential):  # type: ignore[misc]
+        def train_step(self, *args: Any, **kwargs: Any) -> Any:
+            return super().train_step(*args, **kwargs)
+
+    x, y = some_data()
+    model = Own([keras.layers.Dense(1)])
+    model.build((None, 8))
+    model.compile(sgd(), "mse")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(model, x, y, epochs=1)
+    assert not [one for one in caught if "horovod.keras" in str(one.message)]
 
 
 def test_local_variables_are_not_broadcast() -> None:

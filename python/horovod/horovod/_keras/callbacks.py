@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from horovod._keras import objects
 from horovod._keras.framework import keras
-from horovod._keras.optimizer import check_order
+from horovod._keras.optimizer import check_order, warn_if_nothing_reduces
 from horovod._keras.training import (
     build_optimizer,
     learning_rate_of,
@@ -74,6 +74,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         del logs
         _enter(self, is_only_one=True)
         check_order(self.model.optimizer)
+        warn_if_nothing_reduces(self.model)
         self.broadcast_done = False
         if objects.all_ranks_say(build_optimizer(self.model, self.model.optimizer)):
             self._broadcast()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 from horovod._keras.chosen import BACK_END
 from horovod._keras.framework import is_keras_3, keras
+from horovod.common import basics
 from horovod.common.gradients import Options, groups_of
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.reduce_op import Average, Sum, known
@@ -107,6 +109,26 @@ def is_distributed(optimizer: Any) -> bool:
 def check_order(optimizer: Any) -> None:
     """Raises ValueError if a model's optimizer has a distributed one where it cannot be."""
     _kinds.check_order(optimizer)
+
+
+def warn_if_nothing_reduces(model: Any) -> None:
+    """Warns on rank 0 of a model that is about to train on each rank alone, as far as one can see.
+
+    A train_step() of the user's own may reduce gradients in any way.
+    """
+    optimizer = model.optimizer
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # Of a LossScaleOptimizer.
+    if optimizer is None or is_distributed(optimizer) or is_distributed(inner):
+        return
+    if type(model).train_step is not keras.Model.train_step or basics.size() == 1:
+        return
+    if basics.rank() == 0:
+        warnings.warn(
+            f"horovod.keras: the model's {type(optimizer).__name__} is no DistributedOptimizer, so"
+            " gradients are not averaged: each rank trains alone; compile the model with"
+            " hvd.DistributedOptimizer(optimizer)",
+            stacklevel=2,
+        )
 
 
 def _check_optimizer(optimizer: Any) -> None:
