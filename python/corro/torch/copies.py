@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,8 +34,7 @@ from corro.torch.checkpoint import DTYPES_BY_NUMBER, Wanted, copy_pieces
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from corro._contents import Piece
-    from corro.torch.checkpoint import TorchContents
+    from corro._contents import Contents, Piece
 
 _ALIGNMENT = 64  # Bytes; of each piece in an image.
 _LENGTH = 8  # Bytes of the length of an image's head.
@@ -50,7 +49,7 @@ class Generation(NamedTuple):
     steps: int  # That the state comes after.
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A piece in an image; `at`: the byte at which it begins, behind the head."""
 
     name: str
@@ -71,7 +70,7 @@ class _Image:
         self.memory = memory
         length = int.from_bytes(memory[:_LENGTH].numpy().tobytes(), "little")
         head = memory[_LENGTH : _LENGTH + length].numpy().tobytes()
-        self.places: list[_Place] = pickle.loads(head)
+        self.places: list[Place] = pickle.loads(head)
         self._begin = _aligned(_LENGTH + length)
 
     @classmethod
@@ -80,7 +79,7 @@ class _Image:
         places, end = [], 0
         for piece in pieces:
             box = tuple(piece.whole), tuple(piece.offsets), tuple(piece.shape)
-            places.append(_Place(piece.name, piece.dtype, *box, end))
+            places.append(Place(piece.name, piece.dtype, *box, end))
             end += _aligned(piece.source.numel() * piece.source.element_size())
         head = pickle.dumps(places)
         begin = _aligned(_LENGTH + len(head))
@@ -90,12 +89,23 @@ class _Image:
         copy_pieces(pieces, memory, [begin + place.at for place in places])
         return cls(memory)
 
-    def piece(self, place: _Place) -> Tensor:
+    def piece(self, place: Place) -> Tensor:
         """Returns the piece's elements."""
         dtype = DTYPES_BY_NUMBER[place.dtype]
         size = torch.Size(place.shape).numel() * dtype.itemsize
         begin = self._begin + place.at
         return self.memory[begin : begin + size].view(dtype).view(place.shape)
+
+
+class Live:
+    """A rank's pieces as they lie, without a copy: `at` of a place is their number."""
+
+    def __init__(self, pieces: Sequence[Tensor]) -> None:
+        self._pieces = pieces
+
+    def piece(self, place: Place) -> Tensor:
+        """Returns the piece's elements, in the host's memory."""
+        return self._pieces[place.at].cpu()
 
 
 def _aligned(size: int) -> int:
@@ -123,7 +133,7 @@ class Copies:
         return sum(image.memory.numel() for image in images)
 
     def take(
-        self, contents: TorchContents, number: int, steps: int, alike: Any, *, is_kept: bool
+        self, contents: Contents, number: int, steps: int, alike: Any, *, is_kept: bool
     ) -> None:
         """Makes a generation of the state. Blocks until all ranks have called it, and have it.
 
@@ -222,15 +232,15 @@ class Read:
 
     def __init__(
         self,
-        images: dict[int, _Image],
-        places: list[list[tuple[int, list[_Place]]]],
+        images: Mapping[int, _Image | Live],
+        places: list[list[tuple[int, list[Place]]]],
         told: tuple[str, Any],
     ) -> None:
         self._images = images
-        self._places: list[dict[str, list[tuple[int, _Place]]]] = []  # By rank, and by tensor.
+        self._places: list[dict[str, list[tuple[int, Place]]]] = []  # By rank, and by tensor.
         known: dict[str, tuple[int, list[int]]] = {}
         for rows in places:
-            by_name: dict[str, list[tuple[int, _Place]]] = defaultdict(list)
+            by_name: dict[str, list[tuple[int, Place]]] = defaultdict(list)
             for owner, of_image in rows:
                 for place in of_image:
                     by_name[place.name].append((owner, place))
@@ -270,8 +280,8 @@ _Common = list[tuple[int, int]]  # Begin and end for each dim, in the whole tens
 
 
 def _common(
-    boxes: Sequence[_Box], places: dict[str, list[tuple[int, _Place]]]
-) -> Iterator[tuple[int, int, _Place, _Common]]:
+    boxes: Sequence[_Box], places: dict[str, list[tuple[int, Place]]]
+) -> Iterator[tuple[int, int, Place, _Common]]:
     """Yields what the boxes have in common with places: in the same order on both sides."""
     for number, (name, offsets, lengths) in enumerate(boxes):
         for owner, place in places.get(name, ()):

@@ -95,7 +95,7 @@ def replace(
         return
 
     def changed(key: str, value: Any) -> Any:
-        if key == "step" or not _is_like(value, old):
+        if not is_like(key, value, old):
             return value
         made = value if converted is None else converted(value)
         retyped = casts and new.dtype != old.dtype and made.is_floating_point()
@@ -105,6 +105,6 @@ def replace(
     optimizer.state[new] = {key: changed(key, value) for key, value in state.items()}
 
 
-def _is_like(value: Any, parameter: nn.Parameter) -> bool:
+def is_like(key: Any, value: Any, parameter: Tensor) -> bool:
     """Whether a value of a parameter's state has a number for each element."""
-    return isinstance(value, Tensor) and value.shape == parameter.shape
+    return key != "step" and isinstance(value, Tensor) and value.shape == parameter.shape

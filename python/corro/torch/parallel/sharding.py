@@ -239,13 +239,13 @@ class Sharding:
             name: shard.join(number, part.detach())
             for shard in self.shards
             if shard.has_main
-            for number, (name, part) in enumerate(zip(shard.names, shard.parts, strict=True))
+            for number, (name, part) in enumerate(shard.named_parts)
         }
 
     def adopt_main_weights(self, mains: Mapping[str, Tensor]) -> None:
         """Takes parts of whole ones, of those that there are."""
         for shard in self.shards:
-            for number, (name, part) in enumerate(zip(shard.names, shard.parts, strict=True)):
+            for number, (name, part) in enumerate(shard.named_parts):
                 if shard.has_main and name in mains:
                     part.data.copy_(shard.cut(number, mains[name].to(part.device)))
 

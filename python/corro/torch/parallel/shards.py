@@ -11,7 +11,8 @@ section 5, where it is the state that is cut (ZeRO 1), gradients, too (2), and p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
@@ -70,7 +71,8 @@ class Shard:
             self.hooks = list(map(add_up, self.parameters, self.accumulators))
         self._group = group
         self._ranks, self._rank = group.size(), group.rank()
-        self._lengths = [-(-each.numel() // self._ranks) for each in parameters]
+        self._forms = list(map(Form.of, parameters))
+        self._lengths = [len(part_of(each.elements, self._ranks, 0)) for each in self._forms]
         self._make_rooms()
         self._has_rows = drops or has_main  # Of its own; else they lie in the rooms.
         self._rows = [self._own(number) for number in range(len(parameters))]
@@ -117,7 +119,7 @@ class Shard:
         gradient = self.accumulators[number].grad
         if gradient is None:
             return torch.zeros_like(self._rooms[number], dtype=self.dtype)
-        return _padded(_flat(_like(gradient, self._wholes[number])), self._rooms[number].numel())
+        return _padded(self._forms[number].flat(gradient), self._rooms[number].numel())
 
     # --- Parameters ---------------------------------------------------------------------------
 
@@ -172,18 +174,30 @@ class Shard:
 
     # --- What belongs to a parameter ------------------------------------------------------------
 
+    def part(self, number: int) -> range:
+        """Returns which elements of parameter `number`, in the order of memory, its part has."""
+        return part_of(self._forms[number].elements, self._ranks, self._rank)
+
+    @property
+    def named_parts(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return zip(self.names, self.parts, strict=True)
+
+    @property
+    def takes_care(self) -> bool:
+        """Whether this rank speaks for all of the group, of what they have alike."""
+        return self._rank == 0
+
     def cut(self, number: int, tensor: Tensor) -> Tensor:
         """Returns this rank's part of a tensor like parameter `number`, in memory of its own."""
-        begin = self._rank * self._lengths[number]
-        flat = _flat(_like(tensor, self._wholes[number]))
-        return flat[begin : begin + self._lengths[number]].clone()
+        part = self.part(number)
+        return self._forms[number].flat(tensor)[part.start : part.stop].clone()
 
     def join(self, number: int, part: Tensor) -> Tensor:
         """Returns a tensor like parameter `number`, of all ranks' parts of it. Blocks."""
-        whole, length = self._wholes[number], self._lengths[number]
+        form, length = self._forms[number], self._lengths[number]
         room = part.new_empty(self._ranks * length)
         calls.gather_into(room, _padded(part, length), self._group).run()
-        return room.as_strided(whole.shape, whole.stride())
+        return room.as_strided(form.shape, form.strides)
 
     # --- Where they lie -------------------------------------------------------------------------
 
@@ -194,8 +208,8 @@ class Shard:
             for each, length in zip(self.parameters, self._lengths, strict=True)
         ]
         self._wholes = [
-            room.as_strided(each.shape, each.stride())
-            for each, room in zip(self.parameters, self._rooms, strict=True)
+            room.as_strided(each.shape, each.strides)
+            for each, room in zip(self._forms, self._rooms, strict=True)
         ]
         for parameter, whole in zip(self.parameters, self._wholes, strict=True):
             parameter.data = whole
@@ -206,38 +220,61 @@ class Shard:
 
     def _filled(self) -> list[Tensor]:
         """Returns of each row what is the parameter's."""
-        begins = [self._rank * length for length in self._lengths]
-        return [
-            row[: max(0, each.numel() - begin)]
-            for row, each, begin in zip(self._rows, self._wholes, begins, strict=True)
-        ]
+        return [row[: len(self.part(number))] for number, row in enumerate(self._rows)]
 
 
-def can_be_cut(parameter: nn.Parameter, ranks: int) -> bool:
-    """Returns whether each rank can keep a part: it is dense, and not tiny."""
-    return (
-        parameter.layout == torch.strided
-        and dense_strides(parameter) == list(parameter.stride())
-        and parameter.numel() >= ranks
-    )
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a parameter is as long as it is whole."""
+
+    shape: torch.Size
+    strides: tuple[int, ...]
+    """Of all memory that it gets: it is dense there."""
+    dtype: torch.dtype
+    device: torch.device
+    is_dense: bool
+    requires_grad: bool
+
+    @classmethod
+    def of(cls, parameter: nn.Parameter) -> Form:
+        strides = tuple(dense_strides(parameter))
+        is_dense = parameter.layout == torch.strided and strides == parameter.stride()
+        rest = parameter.dtype, parameter.device, is_dense, parameter.requires_grad
+        return cls(parameter.shape, strides, *rest)
+
+    @property
+    def elements(self) -> int:
+        return self.shape.numel()
+
+    def can_be_cut(self, ranks: int) -> bool:
+        """Returns whether each rank can keep a part: it is dense, and not tiny."""
+        return self.is_dense and self.elements >= ranks
+
+    def empty(self, dtype: torch.dtype | None = None) -> Tensor:
+        """Returns new memory for it, or for what an optimizer keeps of it."""
+        return torch.empty_strided(
+            self.shape, self.strides, dtype=dtype or self.dtype, device=self.device
+        )
+
+    def flat(self, tensor: Tensor) -> Tensor:
+        """Returns the elements of a tensor like it, in the order of memory; a view if it can be."""
+        tensor = tensor.detach()
+        if tensor.layout != torch.strided:
+            tensor = tensor.to_dense()
+        if tensor.stride() != self.strides:
+            tensor = self.empty(tensor.dtype).copy_(tensor)
+        return _flat(tensor)
+
+
+def part_of(elements: int, ranks: int, rank: int) -> range:
+    """Returns which elements of a parameter a rank's part has."""
+    length = -(-elements // ranks)
+    return range(min(rank * length, elements), min((rank + 1) * length, elements))
 
 
 def _flat(tensor: Tensor) -> Tensor:
     """Returns a dense tensor's elements in the order of memory, as a view."""
     return tensor.detach().as_strided((tensor.numel(),), (1,))
-
-
-def _like(tensor: Tensor, whole: Tensor) -> Tensor:
-    """Returns the tensor with its elements where the whole parameter has them."""
-    if tensor.layout != torch.strided:
-        tensor = tensor.to_dense()
-    if tensor.stride() == whole.stride():
-        return tensor
-    return _empty_like(whole, tensor.dtype).copy_(tensor)
-
-
-def _empty_like(whole: Tensor, dtype: torch.dtype) -> Tensor:
-    return torch.empty_strided(whole.shape, whole.stride(), dtype=dtype, device=whole.device)
 
 
 def _padded(flat: Tensor, elements: int) -> Tensor:

@@ -14,7 +14,7 @@ Parameters of other stages take no memory from the first step on; gather() bring
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,8 @@ import corro
 import corro.torch as ct
 from corro._context import Group, new_group
 from corro._objects import allgather_object, broadcast_object
-from corro.errors import FailedPreconditionError, InvalidArgumentError
-from corro.loaded_plan import Firing
+from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentError
+from corro.loaded_plan import Firing, LoadedPlan
 from corro.planned import Planned
 from corro.planned import Stage as PlannedStage
 from corro.torch.parallel import samples, slots
@@ -48,7 +48,7 @@ from corro.torch.parallel.scaling import Scaling
 from corro.torch.parallel.seats import Seats
 from corro.torch.parallel.sharded_optimizer import step_parameters, step_parts
 from corro.torch.parallel.sharding import Sharding
-from corro.torch.parallel.shards import can_be_cut
+from corro.torch.parallel.shards import Form
 from corro.torch.parallel.shares import groups_of, shares_of
 from corro.torch.parallel.stage import Loss, Stage
 from corro.torch.parallel.stand_ins import stand_in
@@ -77,46 +77,17 @@ class Trainer:
     ) -> None:
         self.model = model
         self.optimizer = optimizer
-        self.plan = planned
-        """What the planner has decided, predicted and proven."""
         self.steps = 0
         """Steps that were made, also before a checkpoint that was loaded."""
-        self._rounds = 0  # Of the plan: steps, also those that have failed.
         self.scaling = scaling
         """The norm of the last step's gradients, if they are clipped, and the scale of losses."""
-        self._measured = Measured()
-        self._gradient_bytes = 0  # The most that there were.
-        self._group = group
-        self._failures = Failures(group, at_once=planned.decisions.shape.tensor > 1)
+        self._loss_function = loss
         self._recording = recording
-        shape = planned.decisions.shape
-        seats = planned.decisions.placement or tuple(range(group.size()))
-        own = seats.index(group.rank())
-        self._seats = Seats(shape, [group.ranks[seat] for seat in seats], own)
-        self._stage_number = self._seats.stage
-        self._micro_batches = shape.micro_batches
-        stages = planned.decisions.stages
-        here = stages[self._stage_number]
-        self._first, self._last = self._stage_number == 0, self._stage_number == len(stages) - 1
-        self._users = self._users_of_parameters()
+        self._has_mains = main_weights
         self._device = device_of(model)
-        tensor = new_group(self._seats.axis) if shape.tensor > 1 else None
-        self._axis = Axis(self._seats.tensor, shape.tensor, tensor)
-        graph = runnable(planned, recording)
-        self._choices = choices
-        self._divide_parameters(main_weights, lag_of(graph, f"B{own}"))
-        self._stage = Stage(
-            model,
-            loss,
-            recording.layers,
-            here.first_layer,
-            here.end_layer,
-            recomputed_of(planned, self._stage_number),
-            self._sharding,
-        )
-        self._loaded = corro.load_plan(graph, new_group(self._seats.ranks))
-        seed: int = broadcast_object(torch.initial_seed(), group.ranks[0], group=group)
-        self._randomness = Randomness(seed)
+        self._forms = {name: Form.of(each) for name, each in model.named_parameters()}
+        stepped = {id(each) for one in optimizer.param_groups for each in one["params"]}
+        self._stepped = {name for name, each in model.named_parameters() if id(each) in stepped}
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
         self._batch: Any = None
         self._given = 0  # Samples of the batch.
@@ -127,11 +98,53 @@ class Trainer:
         self._guards = [
             model.register_forward_pre_hook(self._refuse_parts),
             model.register_state_dict_pre_hook(self._refuse_parts),  # type: ignore[no-untyped-call]
-            *self._mains.hooks,
-            *(hook for shard in self._sharding.shards for hook in shard.hooks),
         ]
+        self._follow(planned, group, self._load(planned, group), choices)
+        seed: int = broadcast_object(torch.initial_seed(), group.ranks[0], group=group)
+        self._randomness = Randomness(seed)
 
-    def _divide_parameters(self, main_weights: bool, lag: int) -> None:
+    def _load(self, planned: Planned, group: Group) -> LoadedPlan:
+        """Loads a plan; called by all ranks, and blocks."""
+        seats = planned.decisions.placement or tuple(range(group.size()))
+        ranks = [group.ranks[seat] for seat in seats]
+        return corro.load_plan(runnable(planned, self._recording), new_group(ranks))
+
+    def _follow(
+        self, planned: Planned, group: Group, loaded: LoadedPlan, choices: Mapping[str, Choice]
+    ) -> None:
+        """Makes steps by this plan from here on. Does not communicate.
+
+        Parameters of this rank's stage are whole, and the optimizer steps parameters, no parts.
+        """
+        self.plan = planned
+        """What the planner has decided, predicted and proven."""
+        self._rounds = 0  # Of the plan: steps, also those that have failed.
+        self._measured = Measured()
+        self._gradient_bytes = 0  # The most that there were.
+        self._group, self._loaded, self._choices = group, loaded, choices
+        shape = planned.decisions.shape
+        self._failures = Failures(group, at_once=shape.tensor > 1)
+        self._seats = Seats(shape, loaded.group.ranks, loaded.group.rank())
+        self._stage_number = self._seats.stage
+        self._micro_batches = shape.micro_batches
+        stages = planned.decisions.stages
+        here = stages[self._stage_number]
+        self._first, self._last = self._stage_number == 0, self._stage_number == len(stages) - 1
+        self._users = self._users_of_parameters(planned)
+        tensor = new_group(self._seats.axis) if shape.tensor > 1 else None
+        self._axis = Axis(self._seats.tensor, shape.tensor, tensor)
+        self._divide_parameters(lag_of(loaded.plan, f"B{self._seats.own}"))
+        self._stage = Stage(
+            self.model,
+            self._loss_function,
+            self._recording.layers,
+            here.first_layer,
+            here.end_layer,
+            recomputed_of(planned, self._stage_number),
+            self._sharding,
+        )
+
+    def _divide_parameters(self, lag: int) -> None:
         """Finds the parts and the shards of what this stage alone uses, and the shares of the rest.
 
         Shards are of parts, where there are. `lag`: of backward behind forward, in micro-batches.
@@ -143,26 +156,20 @@ class Trainer:
         here = {name: each for name, each in self._choices.items() if users.get(name) == (own,)}
         self._parts = Parts(self.model, here, self._axis)
         step_parts(self.optimizer, [self._parts])
-        parameters.update(zip(self._parts.names, self._parts.parts, strict=True))
+        parts = dict(zip(self._parts.names, self._parts.parts, strict=True))
+        parameters.update(parts)
         level = shape.zero if shape.data > 1 else 0
-        stepped = {id(each) for one in self.optimizer.param_groups for each in one["params"]}
-        cut = {
-            name: parameters[name]
-            for name, used in users.items()
-            if level and used == (own,) and id(parameters[name]) in stepped
-            if can_be_cut(parameters[name], shape.data)
-        }
+        forms = self._forms | {name: Form.of(each) for name, each in parts.items()}
+        cut = {name: parameters[name] for name in self._cut_under(self.plan, own, forms)}
         rest = {name: used for name, used in users.items() if own in used and name not in cut}
-        low = [
-            name for name in rest if is_low(parameters[name]) and id(parameters[name]) in stepped
-        ]
-        self._mains = MainWeights({name: parameters[name] for name in low if main_weights})
+        low = [name for name in rest if is_low(parameters[name]) and name in self._stepped]
+        self._mains = MainWeights({name: parameters[name] for name in low if self._has_mains})
         self._shares = shares_of(rest, {**parameters, **self._mains.mains}, groups)
         layers = self._layers_of(self.plan.decisions.stages[own])
         clock = self._measured.clock
         group, follows = groups[own,], lag == 0
         self._sharding = Sharding(
-            level, layers, cut, group, clock, main_weights, backward_follows=follows
+            level, layers, cut, group, clock, self._has_mains, backward_follows=follows
         )
         summed = {*rest, *cut}
         self._others = {
@@ -173,6 +180,14 @@ class Trainer:
         self._step_parts()
         self._calls = OptimizerCalls(self.optimizer, self._sharding.shards, self._parts)
         self._calls.attach()
+
+    def _leave_plan(self, *, join: bool, casts: bool = False) -> None:
+        """The optimizer steps parameters again, as _step_parameters(), and no hooks are left."""
+        self._calls.detach()
+        self._step_parameters(join=join, casts=casts)
+        for hook in self._mains.hooks + [h for one in self._sharding.shards for h in one.hooks]:
+            hook.remove()
+        self._unload()
 
     def __enter__(self) -> Self:
         return self
@@ -186,7 +201,7 @@ class Trainer:
         if error is None:
             self.close()
         else:
-            self._loaded.unload()
+            self._unload()
 
     # --- What users ask -----------------------------------------------------------------------
 
@@ -359,11 +374,13 @@ class Trainer:
         The optimizer steps the parameters again, and has the state of this rank's stage.
         """
         self.gather()
-        self._calls.detach()
-        self._step_parameters(join=True, casts=True)
+        self._leave_plan(join=True, casts=True)
         for each in self._guards:
             each.remove()
-        self._loaded.unload()
+
+    def _unload(self) -> None:
+        with suppress(CorroError):  # Ranks have come or gone, and the engine with them.
+            self._loaded.unload()
 
     def _refuse_parts(self, *_: Any) -> None:
         """Is called before the model runs or is saved, with parameters missing perhaps."""
@@ -446,10 +463,22 @@ class Trainer:
 
     # --- Whose parameters are whose -------------------------------------------------------------
 
-    def _users_of_parameters(self) -> dict[str, tuple[int, ...]]:
+    def _cut_under(self, planned: Planned, stage: int, forms: Mapping[str, Form]) -> list[str]:
+        """Returns the parameters of which each rank of a stage keeps a part under a plan."""
+        shape = planned.decisions.shape
+        if not shape.zero or shape.data == 1:
+            return []
+        return [
+            name
+            for name, used in self._users_of_parameters(planned).items()
+            if used == (stage,) and name in self._stepped and forms[name].requires_grad
+            if forms[name].can_be_cut(shape.data)
+        ]
+
+    def _users_of_parameters(self, planned: Planned) -> dict[str, tuple[int, ...]]:
         """Returns the stages that use each parameter; one that nobody uses is not in it."""
         users: dict[str, set[int]] = {}
-        for number, stage in enumerate(self.plan.decisions.stages):
+        for number, stage in enumerate(planned.decisions.stages):
             for layer in self._layers_of(stage):
                 for name in layer.parameters:
                     users.setdefault(name, set()).add(number)
@@ -519,6 +548,13 @@ class Trainer:
         """Goes on with main weights of a checkpoint, of which parameters are there already."""
         self._mains.adopt(mains)
         self._sharding.adopt_main_weights(mains)
+
+    def _speaks_for(self, parameter: str, number: int) -> bool:
+        """Returns whether it is this one of the ranks that have a parameter; by its number."""
+        stages = self._users.get(parameter, range(len(self.plan.decisions.stages)))
+        data = self._seats.shape.data
+        at = number % (len(stages) * data)
+        return (stages[at // data], at % data) == (self._stage_number, self._seats.data)
 
     def _owner_of(self, parameter: str) -> int:
         """Returns the rank of the world from which others get a parameter and its state."""
