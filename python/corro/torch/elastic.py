@@ -72,8 +72,10 @@ class TorchState(State):
         super().__init__(**attributes)
         self.model = model
         self.optimizer = optimizer
-        if optimizer is None:
-            return
+        if optimizer is not None:
+            self._count_steps_of(optimizer)
+
+    def _count_steps_of(self, optimizer: torch.optim.Optimizer) -> None:
         this = weakref.ref(self)  # Or the optimizer would keep it.
 
         def count(*_: Any) -> None:

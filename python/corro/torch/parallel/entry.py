@@ -11,20 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 
-import corro.torch as ct
-from corro._context import world
+from corro import _context
 from corro.planned import Planned
 from corro.torch.parallel import samples
 from corro.torch.parallel.main_weights import is_low
 from corro.torch.parallel.optimizer_calls import is_attached
-from corro.torch.parallel.planning import (
-    STRATEGIES,
-    Recording,
-    agreed_plan,
-    agreed_recording,
-    raise_first,
-)
-from corro.torch.parallel.resources import resources_of
+from corro.torch.parallel.planning import STRATEGIES, Recording, agreed_recording, raise_first
+from corro.torch.parallel.replanning import Planning, Wishes
 from corro.torch.parallel.scaling import Scaling, refusal_of
 from corro.torch.parallel.sharded_optimizer import goes_by_elements
 from corro.torch.parallel.stage import Loss
@@ -52,7 +45,8 @@ def parallelize(
 
     Called by all ranks with the same model, and blocks until all have come. Rank 0's parameters,
     buffers and optimizer state count, and its torch.initial_seed(), from which dropout is drawn.
-    Nothing is computed yet.
+    Nothing is computed yet. A rank that joins an elastic job communicates with nobody here: it gets
+    its plan in corro.elastic.run, with a TrainerState.
 
     Args:
         model: any module; its own `forward` runs on every rank.
@@ -80,34 +74,33 @@ def parallelize(
         MismatchError: on every rank: ranks have different models or batches.
         ResourceExhaustedError: no plan fits: by how much, where, and what would.
     """
-    group = world()
+    group = None if _context.is_outside() else _context.world()
     batch = samples.plain(sample_batch)
     refusal = _refusal(model, optimizer, loss, batch) or refusal_of(max_norm, loss_scale)
     refusal = refusal or _refusal_of_mains(model, main_weights, pins or {})
+    is_elastic = group is None or _context.membership() is not None
+    refusal = refusal or _refusal_of_tensor(is_elastic, pins or {})
     raise_first(refusal, group)
     recording = agreed_recording(model, loss, batch, group)
-    if resources is None:
-        resources = resources_of(group, device_of(model), recording.dtype)
-    allowed = tuple(strategies)
+    excluded: set[str] = set()
     if not goes_by_elements(optimizer):
         raise_first(_refusal_to_shard(optimizer, pins), group)
-        allowed = tuple(each for each in allowed if each not in ("sharding", "tensor"))
-    dtypes = {"gradient_dtype": "f32"} if main_weights else {}
-    if main_weights:
-        allowed = tuple(each for each in allowed if each != "tensor")
+        excluded = {"sharding", "tensor"}
+    if main_weights or is_elastic:
+        excluded.add("tensor")
+    allowed = tuple(each for each in strategies if each not in excluded)
 
     def choices(planned: Planned) -> dict[str, Choice]:
         names = _of_one_stage(model, optimizer, recording, planned)
         return choices_of(model, loss, batch, names, planned.decisions.shape.tensor)
 
-    pinned = {**dtypes, **(pins or {})}
-    planned, chosen = agreed_plan(
-        recording, group, resources, objective, pinned, memory_limit, allowed, choices
-    )
-    ct.broadcast_parameters(model.state_dict(), group=group)
-    ct.broadcast_optimizer_state(optimizer, group=group)
+    wishes = Wishes(resources, objective, dict(pins or {}), memory_limit, allowed, main_weights)
+    planning = Planning(wishes, device_of(model), recording.dtype, choices)
     scaling = Scaling(max_norm, loss_scale)
-    return Trainer(model, optimizer, loss, recording, planned, group, scaling, chosen, main_weights)
+    trainer = Trainer(model, optimizer, loss, recording, planning, scaling)
+    if group is not None:
+        trainer._begin(group)
+    return trainer
 
 
 def _refusal(model: Any, optimizer: Any, loss: Any, batch: Any) -> str | None:
@@ -167,6 +160,15 @@ def _refusal_of_mains(
         return "parallelize: main_weights: no parameter is in bfloat16 or float16"
     if main_weights and pins.get("tensor", 1) != 1:
         return f"parallelize: pins: tensor {pins['tensor']} does not go with main_weights"
+    return None
+
+
+def _refusal_of_tensor(is_elastic: bool, pins: Mapping[str, object]) -> str | None:
+    if is_elastic and pins.get("tensor", 1) != 1:
+        return (
+            f"parallelize: pins: tensor {pins['tensor']} does not go in an elastic job: a training"
+            " whose tensors are divided cannot move to another plan"
+        )
     return None
 
 

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 import corro.torch as ct
-from corro import _context
+from corro import _context, elastic
 from corro._context import Group
 from corro.errors import CorroError, InvalidArgumentError
 from corro.torch.parallel.batches import Batches, Collate, Given, agreed, batches_of, raise_failure
@@ -110,7 +110,8 @@ def fit(
             between ranks, or the checkpoint is of another model or other samples.
         CorroError: as parallelize() and trainer.step().
     """
-    group = _context.world()
+    # A rank that joins an elastic job is alone here: the others train, and are asked in the run.
+    group = None if _context.is_outside() else _context.world()
     options = _Options(epochs, checkpoint, checkpoint_every, resume, seed, scheduler, progress)
     raise_first(options.refusal(), group)
     batches = _agreed_batches("samples", samples, batch_size, collate, seed, shuffle, group)
@@ -174,7 +175,7 @@ def _agreed_batches(
     collate: Collate | None,
     seed: int,
     shuffle: bool,
-    group: Group,
+    group: Group | None,
 ) -> Batches:
     batches, failure = None, None
     try:
@@ -184,6 +185,8 @@ def _agreed_batches(
         failure = f"fit: {'' if text.startswith('batch_size') else what + ': '}{text}"
     raise_first(failure, group)
     assert batches is not None
+    if group is None:
+        return batches
     counts = [row[0] for row in _context.exchange(group, [batches.total or 0])]
     if len(set(counts)) > 1:
         raise InvalidArgumentError(
@@ -201,20 +204,21 @@ def _refusal_of_once(what: str, batches: Batches | None, epochs: int) -> str | N
     return None
 
 
-def _first_of(batches: Batches, group: Group) -> tuple[Batches, Any]:
+def _first_of(batches: Batches, group: Group | None) -> tuple[Batches, Any]:
     """Returns the batches with none missing, and the first of them, which the plan is made for."""
     looked_at = batches
     if isinstance(batches, Given) and batches.is_once:
         one, other = tee(batches.source)
         looked_at, batches = replace(batches, source=one), replace(batches, source=other)
-    batch = next(agreed(looked_at.epoch(0), "fit: samples", group), None)
+    found = looked_at.epoch(0)
+    batch = next(found if group is None else agreed(found, "fit: samples", group), None)
     if batch is None:
         raise InvalidArgumentError("fit: samples: has no samples")
     return batches, batch.content
 
 
 @contextmanager
-def _checkpointer(options: _Options, group: Group) -> Iterator[Checkpointer | None]:
+def _checkpointer(options: _Options, group: Group | None) -> Iterator[Checkpointer | None]:
     if options.checkpoint is None:
         yield None
         return
@@ -246,8 +250,6 @@ class _Fitting:
         self._trainer, self._loss = trainer, loss
         self._batches, self._checked = batches, checked
         self._options, self._checkpointer = options, checkpointer
-        self._group = _context.world()
-        self._shows = self._group.rank() == 0 and options.progress
         self._interval = bar_interval(sys.stderr)
         scheduler = {} if options.scheduler is None else {"scheduler": options.scheduler}
         # What a checkpoint has beside the training's own: where in which epoch it is, of what, and
@@ -269,17 +271,23 @@ class _Fitting:
         state = self._state
         if self._checkpointer is not None:
             self._load(self._checkpointer)
+        elastic.run(self._train)(state)
+        return History(list(state.losses), list(state.validation), self._trainer.why)
+
+    def _train(self, state: TrainerState) -> None:
+        """Trains what is left, in each epoch of an elastic job."""
         while state.epoch < self._options.epochs:
             self._train_epoch()
             self._save(is_last=state.epoch == self._options.epochs)
-        return History(list(state.losses), list(state.validation), self._trainer.why)
+            state._commit_at_times()
 
     def _train_epoch(self) -> None:
-        state, trainer = self._state, self._trainer
+        state, trainer, group = self._state, self._trainer, _context.world()
         title = f"epoch {state.epoch + 1}/{self._options.epochs}"
-        bar = Progress(title, self._batches.total, self._interval) if self._shows else None
+        shows = group.rank() == 0 and self._options.progress
+        bar = Progress(title, self._batches.total, self._interval) if shows else None
         batches = self._batches.epoch(state.epoch, state.place)
-        for batch in agreed(batches, "fit: samples", self._group):
+        for batch in agreed(batches, "fit: samples", group):
             loss = trainer.step(batch.content)
             if self._options.scheduler is not None:
                 self._options.scheduler.step()
@@ -291,6 +299,7 @@ class _Fitting:
             every = self._options.checkpoint_every
             if every is not None and trainer.steps % every == 0:
                 self._save()
+            state._commit_at_times()
         mean = state.loss / max(state.samples, 1)
         checked = self._validate()
         if bar is not None:
@@ -304,14 +313,14 @@ class _Fitting:
         """Returns the mean loss of the validation's samples; each rank computes some batches."""
         if self._checked is None:
             return None
-        model = self._trainer.gather()
+        model, group = self._trainer.gather(), _context.world()
         was_training = [each for each in model.modules() if each.training]
         total, failure = torch.zeros(2, dtype=torch.float64), None
-        batches = agreed(self._checked.epoch(0), "fit: validation", self._group)
+        batches = agreed(self._checked.epoch(0), "fit: validation", group)
         model.eval()
         try:
-            while round := list(islice(batches, self._group.size())):
-                for batch in round[self._group.rank() :][:1]:
+            while round := list(islice(batches, group.size())):
+                for batch in round[group.rank() :][:1]:
                     with torch.no_grad():
                         loss = float(self._loss(model, batch.content))
                     total += torch.tensor([loss * batch.size, batch.size])
@@ -322,8 +331,8 @@ class _Fitting:
         finally:
             for each in was_training:
                 each.training = True
-        raise_failure(failure, "fit: validation", self._group)
-        ct.allreduce_(total, ct.Sum, group=self._group)
+        raise_failure(failure, "fit: validation", group)
+        ct.allreduce_(total, ct.Sum, group=group)
         if not total[1]:
             raise InvalidArgumentError("fit: validation: has no samples")
         return float(total[0] / total[1])
@@ -331,7 +340,7 @@ class _Fitting:
     # -- checkpoints ------------------------------------------------------------------------------
 
     def _load(self, checkpointer: Checkpointer) -> None:
-        if not self._options.resume:
+        if not self._options.resume and not _context.is_outside():
             self._refuse_others(checkpointer)
             return
         order = self._state.order
@@ -355,7 +364,7 @@ class _Fitting:
                 f"fit: checkpoint: {checkpointer.folder} has checkpoints: resume=True goes on from"
                 " them; to begin anew, give another folder"
             )
-        raise_first(failure, self._group)
+        raise_first(failure, _context.world())
 
     def _save(self, *, is_last: bool = False) -> None:
         if self._checkpointer is None:

@@ -214,6 +214,16 @@ def move(trainer: Trainer, planned: Planned, group: Group, read: Read) -> None:
     trainer._sharding.drop()
 
 
+def empty(trainer: Trainer, planned: Planned, group: Group) -> None:
+    """Goes over to this plan, with memory for the whole model, which is yet to be loaded."""
+    loaded = trainer._load(planned, group)
+    _context.barrier(group)
+    _let_go(trainer)
+    _adopt(trainer, _Received({name: form.empty() for name, form in trainer._forms.items()}))
+    trainer._follow(planned, group, loaded, {})
+    trainer._whole = True
+
+
 def _receive(trainer: Trainer, planned: Planned, stage: int, data: int, read: Read) -> _Received:
     users = trainer._users_of_parameters(planned)
     cut = set(trainer._cut_under(planned, stage, trainer._forms))
@@ -252,7 +262,8 @@ def _receive(trainer: Trainer, planned: Planned, stage: int, data: int, read: Re
 
 def _let_go(trainer: Trainer) -> None:
     """The optimizer steps whole parameters, and has no state of them."""
-    trainer._leave_plan(join=False)
+    if trainer._lives:
+        trainer._leave_plan(join=False)
     trainer.optimizer.zero_grad(set_to_none=True)
     for parameter in trainer.model.parameters():
         trainer.optimizer.state.pop(parameter, None)

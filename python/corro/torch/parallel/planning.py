@@ -34,6 +34,8 @@ from corro.torch.recorder.describe import Subject, describe
 from corro.torch.recorder.run import dtype_of, first_tensor, tokens_of, trace_step
 
 STRATEGIES = ("data", "pipeline", "tensor", "sharding", "recompute")
+Choosing = Callable[[Planned], Mapping[str, Choice]]
+"""Which parameters the tensor parallelism of a plan divides, and how."""
 _PINS = {"overlap": False, "schedule": "1f1b"}
 _NONE, _ATTENTION, _FULL, _OFFLOAD = range(4)  # Levels of recomputation in a decision file.
 
@@ -88,8 +90,11 @@ class Recording:
         ]
 
 
-def agreed_recording(model: nn.Module, loss: Loss, batch: Any, group: Group) -> Recording:
-    """Records on each rank; an error of one is an error on all. Blocks until all have come."""
+def agreed_recording(model: nn.Module, loss: Loss, batch: Any, group: Group | None) -> Recording:
+    """Records on each rank; an error of one is an error on all. Blocks until all have come.
+
+    `group`: None on a rank that joins: the others are asked later.
+    """
     recording, failure = None, None
     try:
         recording = Recording.of(model, loss, batch)
@@ -97,7 +102,8 @@ def agreed_recording(model: nn.Module, loss: Loss, batch: Any, group: Group) -> 
         failure = error
     raise_first(None if failure is None else str(failure), group)
     assert recording is not None
-    check_same_lines(group, "parallelize", recording.lines)
+    if group is not None:
+        check_same_lines(group, "parallelize", recording.lines)
     for path in recording.decides:
         warnings.warn(
             f"parallelize: {path or 'loss'}: reads a number from a tensor that parameters have a "
@@ -107,8 +113,15 @@ def agreed_recording(model: nn.Module, loss: Loss, batch: Any, group: Group) -> 
     return recording
 
 
-def raise_first(failure: str | None, group: Group) -> None:
-    """Raises InvalidArgumentError on every rank if one has failed. Blocks until all have come."""
+def raise_first(failure: str | None, group: Group | None) -> None:
+    """Raises InvalidArgumentError on every rank if one has failed. Blocks until all have come.
+
+    `group`: None on a rank that joins, which is alone with it.
+    """
+    if group is None:
+        if failure is not None:
+            raise InvalidArgumentError(failure)
+        return
     for rank, line in zip(group.ranks, allgather_object(failure, group=group), strict=True):
         if line is not None:
             where = "" if rank == corro.rank() else f"rank {rank}: "
@@ -123,7 +136,7 @@ def agreed_plan(
     pins: Mapping[str, object] | None,
     memory_limit: float | str | None,
     strategies: Iterable[str],
-    choices: Callable[[Planned], Mapping[str, Choice]],
+    choices: Choosing,
 ) -> tuple[Planned, Mapping[str, Choice]]:
     """Plans on the group's first rank, and returns the same on all. Blocks until all have come.
 
@@ -161,7 +174,7 @@ class _Planner:
     objective: str
     memory_limit: float | str | None
     strategies: tuple[str, ...]
-    choices: Callable[[Planned], Mapping[str, Choice]]
+    choices: Choosing
 
     def best(self, pins: Mapping[str, object], ranks: int) -> Planned:
         """Returns the best plan of all ranks.

@@ -90,26 +90,42 @@ def resources_of(
         InvalidArgumentError: on every rank: ranks are not numbered host by host, or a rank's device
             cannot be measured.
     """
+    return cluster_of(reports_of(group, device, dtype))
+
+
+def reports_of(
+    group: Group, device: torch.device, dtype: torch.dtype, known: RankReport | None = None
+) -> list[RankReport]:
+    """Returns what each of the group's ranks is, as resources_of() does.
+
+    `known`: this rank's report, of an earlier epoch. Where all ranks know theirs nothing is
+    measured; a rank that does not measures itself, and all measure their links.
+    """
     nodes = _context.nodes()
     hosts = [nodes[rank] for rank in group.ranks]
     _check_order(group.ranks, hosts)
-    _context.barrier(group)
+    own: RankReport | str | None = known
+    is_known = all(row[0] for row in _context.exchange(group, [known is not None]))
     try:
-        own: RankReport | str = capability.report_of(hosts[group.rank()], device, dtype)
+        own = own or capability.report_of(hosts[group.rank()], device, dtype)
     except Exception as error:  # Whatever torch says of the device: the others wait to hear it.
         own = f"parallelize: resources: rank {group.ranks[group.rank()]}: {_line(error)}"
     reports: list[RankReport | str] = allgather_object(own, group=group)
     for each in reports:
         if isinstance(each, str):
             raise InvalidArgumentError(each)
+    found = [
+        replace(report, host=host)
+        for report, host in zip(reports, hosts, strict=True)
+        if isinstance(report, RankReport)
+    ]
+    if is_known:
+        return found
     measured = links.measure(group, hosts, device)
-    return cluster_of(
-        [
-            replace(report, link=link, network=network)
-            for report, (link, network) in zip(reports, measured, strict=True)
-            if isinstance(report, RankReport)
-        ]
-    )
+    return [
+        replace(report, link=link, network=network)
+        for report, (link, network) in zip(found, measured, strict=True)
+    ]
 
 
 def cluster_of(reports: Sequence[RankReport]) -> dict[str, object]:

@@ -24,7 +24,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import corro
 import corro.torch as ct
+from corro import _context
 from corro._context import Group, new_group
+from corro._membership import ends_epoch
 from corro._objects import allgather_object, broadcast_object
 from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentError
 from corro.loaded_plan import Firing, LoadedPlan
@@ -43,6 +45,7 @@ from corro.torch.parallel.planning import (
     runnable,
 )
 from corro.torch.parallel.randomness import Randomness
+from corro.torch.parallel.replanning import Planning
 from corro.torch.parallel.report import Measured, Report
 from corro.torch.parallel.scaling import Scaling
 from corro.torch.parallel.seats import Seats
@@ -69,12 +72,10 @@ class Trainer:
         optimizer: torch.optim.Optimizer,
         loss: Loss,
         recording: Recording,
-        planned: Planned,
-        group: Group,
+        planning: Planning,
         scaling: Scaling,
-        choices: Mapping[str, Choice],
-        main_weights: bool = False,
     ) -> None:
+        """It has no plan yet: _begin() makes one, or, on a rank that joins, TrainerState.sync()."""
         self.model = model
         self.optimizer = optimizer
         self.steps = 0
@@ -83,8 +84,13 @@ class Trainer:
         """The norm of the last step's gradients, if they are clipped, and the scale of losses."""
         self._loss_function = loss
         self._recording = recording
-        self._has_mains = main_weights
+        self._planning = planning
+        self._has_mains = planning.wishes.main_weights
         self._device = device_of(model)
+        self._lives = False  # Has a plan, and a part of the training.
+        self._epoch = -1  # Of the plan.
+        self._is_ready = False  # Gradients of a step are there, and whether all have theirs is not.
+        self._total = (0.0, 0.0)  # Of the last step: its loss, and the gradients' squares.
         self._forms = {name: Form.of(each) for name, each in model.named_parameters()}
         stepped = {id(each) for one in optimizer.param_groups for each in one["params"]}
         self._stepped = {name for name, each in model.named_parameters() if id(each) in stepped}
@@ -99,6 +105,13 @@ class Trainer:
             model.register_forward_pre_hook(self._refuse_parts),
             model.register_state_dict_pre_hook(self._refuse_parts),  # type: ignore[no-untyped-call]
         ]
+        self._randomness = Randomness(torch.initial_seed())
+
+    def _begin(self, group: Group) -> None:
+        """Plans for the group's ranks, and is theirs from here on. All of them call it; blocks."""
+        planned, choices = self._planning.first(self._recording, group)
+        ct.broadcast_parameters(self.model.state_dict(), group=group)
+        ct.broadcast_optimizer_state(self.optimizer, group=group)
         self._follow(planned, group, self._load(planned, group), choices)
         seed: int = broadcast_object(torch.initial_seed(), group.ranks[0], group=group)
         self._randomness = Randomness(seed)
@@ -119,6 +132,7 @@ class Trainer:
         self.plan = planned
         """What the planner has decided, predicted and proven."""
         self._rounds = 0  # Of the plan: steps, also those that have failed.
+        self._lives, self._epoch, self._is_ready = True, _context.epoch(), False
         self._measured = Measured()
         self._gradient_bytes = 0  # The most that there were.
         self._group, self._loaded, self._choices = group, loaded, choices
@@ -200,7 +214,7 @@ class Trainer:
     ) -> None:
         if error is None:
             self.close()
-        else:
+        elif self._lives:
             self._unload()
 
     # --- What users ask -----------------------------------------------------------------------
@@ -237,6 +251,11 @@ class Trainer:
                 was changed in this step, and the next one may be made; not with tensor
                 parallelism, where each rank raises what it hears first, and the training ends.
         """
+        if not self._lives:
+            raise FailedPreconditionError(
+                "step: this rank joins a job that trains: make steps inside of the function that"
+                " corro.elastic.run calls with a TrainerState"
+            )
         batch = samples.plain(batch)
         if sharded:
             batch = _joined(allgather_object(batch, group=self._group))
@@ -259,6 +278,7 @@ class Trainer:
 
     def _step(self, batch: Any) -> float:
         self._measured.begin()
+        self._is_ready = False
         self._batch, self._loss = batch, 0.0
         self._held.clear()
         self._rounds += 1
@@ -281,22 +301,39 @@ class Trainer:
             own_loss = self._loss / self._axis.size  # All ranks of the axis have it.
             told = [own_loss, squares, *self._failures.numbers(self._given)]
             total = torch.tensor(told, dtype=torch.float64)
+            self._is_ready = self._failures.own is None
             ct.allreduce_(total, ct.Sum, group=self._group)
-            loss, squares, *failures = total.tolist()
+        loss, squares, *failures = total.tolist()
         if self._failures.are_in(failures):
+            self._is_ready = False
             self._forget_gradients()
             self._failures.raise_first(self._given)
-        with clock.of(UPDATE):
+        self._update(loss, squares)
+        with clock.of(SYNC), self._survived():
+            self._sharding.spread()
+        self._measured.end()
+        return self._total[0]
+
+    def _update(self, loss: float, squares: float) -> None:
+        """Ends a step whose gradients are there on all ranks. Does not communicate."""
+        self._is_ready = False
+        with self._measured.clock.of(UPDATE):
             if not self.scaling.scale(self._shares, self._sharding, squares):
                 self.optimizer.zero_grad(set_to_none=True)
             self.optimizer.step()  # Without gradients it changes nothing, but counts.
             self.optimizer.zero_grad(set_to_none=True)
             self._mains.write()
-        with clock.of(SYNC):
-            self._sharding.spread()
         self.steps += 1
-        self._measured.end()
-        return float(loss)
+        self._total = loss, squares
+
+    @contextmanager
+    def _survived(self) -> Iterator[None]:
+        """A step that was made stays so if a rank is lost now: what comes next says that it was."""
+        try:
+            yield
+        except CorroError as error:
+            if not ends_epoch(error):
+                raise
 
     def _check_the_others(self) -> None:
         """Raises if a parameter that no gradient was to come to has got one."""

@@ -1,0 +1,138 @@
+"""What a user has asked a plan for, so that another one can be made when the world has changed.
+
+A rank measures itself once, and keeps what it has measured: where all ranks of a new epoch know
+what they are, nothing is measured again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from corro import _context
+from corro._context import Group, new_group
+from corro._objects import broadcast_object
+from corro.errors import CorroError, InvalidArgumentError, ResourceExhaustedError
+from corro.torch.parallel.planning import Choosing, Recording, agreed_plan
+from corro.torch.parallel.resources import checked_resources, cluster_of, reports_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from corro.planned import Planned
+    from corro.torch.parallel.capability import RankReport
+    from corro.torch.parallel.tensor.choice import Choice
+
+_OF_A_WORLD = ("tensor", "context", "expert", "data", "pipeline", "chunks", "micro_batch")
+"""Pins that another number of ranks may not allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Arguments of parallelize() that a plan depends on."""
+
+    resources: object
+    objective: str
+    pins: Mapping[str, object]
+    memory_limit: float | str | None
+    strategies: tuple[str, ...]
+    main_weights: bool
+
+    def pins_in_turn(self) -> list[Mapping[str, object]]:
+        """Returns what is pinned where the number of ranks has changed: all, less, nothing."""
+        less = {key: value for key, value in self.pins.items() if key not in _OF_A_WORLD}
+        turns: list[Mapping[str, object]] = [self.pins]
+        turns += [each for each in (less, {}) if len(each) < len(turns[-1])]
+        return turns
+
+
+class Planning:
+    """Makes plans for one training. Externally synchronized; all ranks call it together."""
+
+    def __init__(
+        self, wishes: Wishes, device: torch.device, dtype: torch.dtype, choices: Choosing
+    ) -> None:
+        """
+        Args:
+            device: this rank's.
+            dtype: of the model.
+            choices: as agreed_plan() takes it.
+        """
+        self.wishes = wishes
+        self._device, self._dtype, self._choices = device, dtype, choices
+        self._report: RankReport | None = None  # What this rank has measured.
+
+    def first(self, recording: Recording, group: Group) -> tuple[Planned, Mapping[str, Choice]]:
+        """Plans for the group's ranks; also returns how tensors are divided. Blocks."""
+        resources = self.wishes.resources
+        if resources is None:
+            resources = self._measured(group)
+        return self._agreed(recording, group, resources, self.wishes.pins, self.wishes.strategies)
+
+    def again(self, recording: Recording, group: Group) -> Planned:
+        """Plans for another number of ranks than the wishes were for, perhaps. Blocks.
+
+        A cluster of another number of devices is measured, and pins that ranks do not allow are let
+        go of.
+        """
+        resources = self.wishes.resources
+        if not self._fits(resources, group):
+            resources = self._measured(group)
+        turns = self.wishes.pins_in_turn()
+        for pins in turns[:-1]:
+            try:
+                return self._plan(recording, group, resources, pins)
+            except (InvalidArgumentError, ResourceExhaustedError):
+                continue
+        return self._plan(recording, group, resources, turns[-1])
+
+    def _plan(
+        self, recording: Recording, group: Group, resources: object, pins: Mapping[str, object]
+    ) -> Planned:
+        """Returns a plan that a training can move to: it divides no tensors."""
+        strategies = tuple(each for each in self.wishes.strategies if each != "tensor")
+        planned, _ = self._agreed(recording, group, resources, pins, strategies)
+        return planned
+
+    def _agreed(
+        self,
+        recording: Recording,
+        group: Group,
+        resources: object,
+        pins: Mapping[str, object],
+        strategies: tuple[str, ...],
+    ) -> tuple[Planned, Mapping[str, Choice]]:
+        wishes = self.wishes
+        dtypes = {"gradient_dtype": "f32"} if wishes.main_weights else {}
+        asked = wishes.objective, {**dtypes, **pins}, wishes.memory_limit, strategies
+        return agreed_plan(recording, group, resources, *asked, self._choices)
+
+    def _fits(self, resources: object, group: Group) -> bool:
+        """Returns whether a cluster was given that has a device for each of the ranks.
+
+        On the first of them, whose it is that is asked for. Blocks.
+        """
+        fits = resources is not None
+        if fits and group.rank() == 0:
+            try:
+                checked_resources(resources, group.size())
+            except (CorroError, OSError):
+                fits = False
+        answer: bool = broadcast_object(fits, group.ranks[0], group=group)
+        return answer
+
+    def _measured(self, group: Group) -> Mapping[str, object]:
+        reports = reports_of(group, self._device, self._dtype, self._report)
+        self._report = reports[group.rank()]
+        return cluster_of(reports)
+
+
+def ordered_world() -> Group:
+    """Returns the world, or a group of all its ranks, in which those of a host follow each other.
+
+    Ranks that have joined come behind all others.
+    """
+    nodes = _context.nodes()
+    ranks = sorted(range(len(nodes)), key=lambda rank: (nodes.index(nodes[rank]), rank))
+    return _context.world() if ranks == list(range(len(nodes))) else new_group(ranks)
