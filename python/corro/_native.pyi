@@ -237,6 +237,9 @@ class Epochs:
     def report_plan(self, name: str) -> None:
         """Says that a plan of this name is loaded, for people who look at the job."""
 
+    def report_training(self, step: int, text: str) -> None:
+        """Says how training is beside its plan, for people who look at the job."""
+
     def next(
         self, steps: int, lost: int = -1, timeout: float | None = None
     ) -> tuple[int, int, int, bool]:

@@ -57,6 +57,12 @@ void Epochs::report_plan(const std::string& name) const {
       [&](corro_error& error) { return corro_epochs_report_plan(epochs_, name.c_str(), &error); });
 }
 
+void Epochs::report_training(uint64_t step, const std::string& text) const {
+  checked_without_gil([&](corro_error& error) {
+    return corro_epochs_report_training(epochs_, step, text.c_str(), &error);
+  });
+}
+
 std::tuple<uint32_t, int, int, bool> Epochs::next(uint64_t steps, int lost,
                                                   const Seconds& timeout) {
   const int64_t timeout_ns = nanoseconds(timeout, -1);
@@ -82,6 +88,7 @@ void bind_epochs(nb::module_& module) {
       .def("leave", &Epochs::leave)
       .def("report_checkpoint", &Epochs::report_checkpoint, "step"_a, "path"_a)
       .def("report_plan", &Epochs::report_plan, "name"_a)
+      .def("report_training", &Epochs::report_training, "step"_a, "text"_a)
       .def("next", &Epochs::next, "steps"_a, "lost"_a = -1, "timeout"_a = nb::none());
 }
 

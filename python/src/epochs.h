@@ -27,6 +27,7 @@ class Epochs {
   void leave() const;
   void report_checkpoint(uint64_t step, const std::string& path) const;
   void report_plan(const std::string& name) const;
+  void report_training(uint64_t step, const std::string& text) const;
   /// Epoch, rank, size, whether it is the last one. Lets Python's handlers of signals run.
   std::tuple<uint32_t, int, int, bool> next(uint64_t steps, int lost, const Seconds& timeout);
 

@@ -172,6 +172,10 @@ CORRO_API corro_code corro_epochs_report_checkpoint(corro_epochs* epochs, uint64
  * hear. */
 CORRO_API corro_code corro_epochs_report_plan(corro_epochs* epochs, const char* name,
                                               corro_error* error);
+/* Says how training is at this step beside what was planned, in a line for people who look at the
+ * job. Waits for no answer. UNAVAILABLE or DEADLINE_EXCEEDED if the agent does not hear. */
+CORRO_API corro_code corro_epochs_report_training(corro_epochs* epochs, uint64_t step,
+                                                  const char* text, corro_error* error);
 /* Says that this process has destroyed its engine after it has applied `steps` optimizer steps, or
  * that it is new in the job and has none, and blocks until an epoch begins that it has not seen.
  * `lost`: the rank whose loss has ended the epoch for this process, or -1: where that rank lives, a

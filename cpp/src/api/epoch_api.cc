@@ -64,6 +64,13 @@ corro_code corro_epochs_report_plan(corro_epochs* epochs, const char* name, corr
   });
 }
 
+corro_code corro_epochs_report_training(corro_epochs* epochs, uint64_t step, const char* text,
+                                        corro_error* error) {
+  return guarded(error, [&] {
+    return epochs->link->report({.kind = NoticeKind::kTraining, .step = step, .text = text});
+  });
+}
+
 corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int32_t lost, int64_t timeout_ns,
                              int (*interrupted)(void* context), void* context, corro_epoch* next,
                              corro_error* error) {

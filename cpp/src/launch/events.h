@@ -21,6 +21,7 @@ enum class EventKind : uint8_t {
   kStep,        ///< It has begun another step; those between two looks are left out.
   kCheckpoint,  ///< It has made a checkpoint durable; the cause is its folder, if that is known.
   kPlan,        ///< It has loaded a plan, with all others; the cause is the plan's name.
+  kTraining,    ///< It says how training is beside its plan, or that it plans again, and why.
   kWaiting,     ///< Ranks wait too long for this one; without a cause: no longer.
   kEnded,       ///< Its process has ended; the cause is "" if all was well.
   kLost,        ///< A host's agent is gone, with its ranks.

@@ -32,6 +32,12 @@ std::string describe_end(const RankEnd& end) {
   return (WIFSIGNALED(end.status) ? "was " : "ended with ") + describe_status(end);
 }
 
+EventKind kind_of(wire::NoticeKind kind) {
+  if (kind == wire::NoticeKind::kPlan) return EventKind::kPlan;
+  if (kind == wire::NoticeKind::kTraining) return EventKind::kTraining;
+  return EventKind::kCheckpoint;
+}
+
 /// As it would be said after it has waited so long.
 agent::Message aged(agent::Message message, Duration waited) {
   auto* notice = std::get_if<agent::Notice>(&message.body);
@@ -254,10 +260,8 @@ void JobCourse::on(size_t place, const agent::Leaving& /*leaving*/, Time now) {
 }
 
 void JobCourse::on(size_t place, const agent::Notice& notice, Time /*now*/) {
-  const bool is_plan = notice.said.kind == wire::NoticeKind::kPlan;
-  Event event =
-      event_of(is_plan ? EventKind::kPlan : EventKind::kCheckpoint, place, notice.said.text);
-  if (!is_plan) event.step = notice.said.step;
+  Event event = event_of(kind_of(notice.said.kind), place, notice.said.text);
+  if (event.kind != EventKind::kPlan) event.step = notice.said.step;
   event.age = std::clamp(notice.age, Duration::zero(), kOldest);
   order(Announce{std::move(event)});
 }

@@ -128,6 +128,21 @@ TEST_F(JobCourseTest, APlanIsAnEventWithItsNameInTheStepThatTheRankIsIn) {
   EXPECT_EQ(said[0].event.cause, "two stages");
 }
 
+TEST_F(JobCourseTest, WhatTrainingSaysIsAnEventOfItsStep) {
+  JobCourse one = course();
+  one.begin(Time{});
+  (void)one.take_orders();
+  const agent::Notice notice{
+      {.kind = wire::NoticeKind::kTraining, .step = 40, .text = "a step takes 20 ms"}};
+  one.hear(1, {one.subject(1), notice}, Time{});
+  const auto said = take<Announce>(one);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0].event.kind, EventKind::kTraining);
+  EXPECT_EQ(name_of(said[0].event.kind), "training");
+  EXPECT_EQ(said[0].event.step, 40U);
+  EXPECT_EQ(said[0].event.cause, "a step takes 20 ms");
+}
+
 TEST_F(JobCourseTest, WhatAnotherHostSaysOfARankIsDropped) {
   JobCourse one = course();
   one.begin(Time{});
