@@ -40,6 +40,7 @@ def parallelize(
     max_norm: float | None = None,
     loss_scale: float | str | None = None,
     main_weights: bool = False,
+    replan: bool = True,
 ) -> Trainer:
     """Plans how this job's ranks train a model together, and returns what does so.
 
@@ -68,6 +69,8 @@ def parallelize(
             a number, or "dynamic". For float16. A step whose gradients overflow changes nothing.
         main_weights: of parameters in bfloat16 or float16 the optimizer steps copies in f32, with
             state in f32, of gradients that are added up in f32; parameters are the copies, rounded.
+        replan: another plan is made where steps take more than a fifth longer than planned,
+            unless tensors are divided.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which.
@@ -95,7 +98,7 @@ def parallelize(
         return choices_of(model, loss, batch, names, planned.decisions.shape.tensor)
 
     wishes = Wishes(resources, objective, dict(pins or {}), memory_limit, allowed, main_weights)
-    planning = Planning(wishes, device_of(model), recording.dtype, choices)
+    planning = Planning(wishes, device_of(model), recording.dtype, choices, may_change=replan)
     scaling = Scaling(max_norm, loss_scale)
     trainer = Trainer(model, optimizer, loss, recording, planning, scaling)
     if group is not None:

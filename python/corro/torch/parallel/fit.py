@@ -76,6 +76,7 @@ def fit(
     max_norm: float | None = None,
     loss_scale: float | str | None = None,
     main_weights: bool = False,
+    replan: bool = True,
 ) -> History:
     """Trains a model by a plan of all ranks, as parallelize() makes it; returns the losses.
 
@@ -102,8 +103,8 @@ def fit(
         scheduler: a torch learning-rate scheduler of the optimizer, stepped after each step.
         progress: draws a bar on rank 0's stderr, if that is a terminal or `corro run`; else prints
             a line after each epoch.
-        resources, objective, strategies, pins, memory_limit, max_norm, loss_scale, main_weights:
-            as parallelize() takes them.
+        resources, objective, strategies, pins, memory_limit, max_norm, loss_scale, main_weights,
+            replan: as parallelize() takes them.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which; also where samples differ
@@ -136,6 +137,7 @@ def fit(
         max_norm=max_norm,
         loss_scale=loss_scale,
         main_weights=main_weights,
+        replan=replan,
     )
     with trainer, _checkpointer(options, group) as checkpointer:
         return _Fitting(trainer, loss, batches, checked, options, checkpointer).run()

@@ -7,8 +7,8 @@ what they are, nothing is measured again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from corro import _context
 from corro._context import Group, new_group
@@ -51,24 +51,39 @@ class Planning:
     """Makes plans for one training. Externally synchronized; all ranks call it together."""
 
     def __init__(
-        self, wishes: Wishes, device: torch.device, dtype: torch.dtype, choices: Choosing
+        self,
+        wishes: Wishes,
+        device: torch.device,
+        dtype: torch.dtype,
+        choices: Choosing,
+        *,
+        may_change: bool,
     ) -> None:
         """
         Args:
             device: this rank's.
             dtype: of the model.
             choices: as agreed_plan() takes it.
+            may_change: while training lasts.
         """
         self.wishes = wishes
+        self.may_change = may_change and wishes.objective == "time"
+        """Whether steps that take longer than planned are a reason to plan again."""
+        self.accepted = 0.0
+        """What a step took when that was looked into, and the plan stayed."""
+        self.tried: dict[Any, Planned] = {}
+        """Plans that were in use, with what their steps took."""
         self._device, self._dtype, self._choices = device, dtype, choices
+        self._pins = wishes.pins  # Those that ranks allow.
         self._report: RankReport | None = None  # What this rank has measured.
+        self._reports: tuple[Group, list[RankReport]] | None = None  # All of a group's.
 
     def first(self, recording: Recording, group: Group) -> tuple[Planned, Mapping[str, Choice]]:
         """Plans for the group's ranks; also returns how tensors are divided. Blocks."""
         resources = self.wishes.resources
         if resources is None:
-            resources = self._measured(group)
-        return self._agreed(recording, group, resources, self.wishes.pins, self.wishes.strategies)
+            resources = cluster_of(self.measure(group))
+        return self._agreed(recording, group, resources, self._pins, self.wishes.strategies)
 
     def again(self, recording: Recording, group: Group) -> Planned:
         """Plans for another number of ranks than the wishes were for, perhaps. Blocks.
@@ -78,14 +93,16 @@ class Planning:
         """
         resources = self.wishes.resources
         if not self._fits(resources, group):
-            resources = self._measured(group)
+            resources = cluster_of(self.measure(group))
         turns = self.wishes.pins_in_turn()
-        for pins in turns[:-1]:
+        self.accepted, self.tried = 0.0, {}
+        for self._pins in turns:
             try:
-                return self._plan(recording, group, resources, pins)
+                return self._plan(recording, group, resources, self._pins)
             except (InvalidArgumentError, ResourceExhaustedError):
-                continue
-        return self._plan(recording, group, resources, turns[-1])
+                if self._pins is turns[-1]:
+                    raise
+        raise AssertionError("there is a turn")
 
     def _plan(
         self, recording: Recording, group: Group, resources: object, pins: Mapping[str, object]
@@ -122,10 +139,34 @@ class Planning:
         answer: bool = broadcast_object(fits, group.ranks[0], group=group)
         return answer
 
-    def _measured(self, group: Group) -> Mapping[str, object]:
+    def measure(self, group: Group) -> list[RankReport]:
+        """Returns what the group's ranks are; those that know are not measured again. Blocks."""
         reports = reports_of(group, self._device, self._dtype, self._report)
-        self._report = reports[group.rank()]
-        return cluster_of(reports)
+        self.correct(reports, group)
+        return reports
+
+    def known_reports(self, group: Group) -> list[RankReport] | None:
+        """Returns what the plan in use was made of; None: of a cluster that was given."""
+        if self._reports is None or self._reports[0] is not group:
+            return None
+        return self._reports[1]
+
+    def correct(self, reports: list[RankReport], group: Group) -> None:
+        """From here on the group's ranks are this."""
+        self._report, self._reports = reports[group.rank()], (group, reports)
+
+    def best(self, recording: Recording, group: Group, cluster: object) -> Planned:
+        """Plans for a cluster that was corrected, which counts from here on. Blocks."""
+        self.wishes = replace(self.wishes, resources=None)
+        return self._plan(recording, group, cluster, self._pins)
+
+    def planned_like(
+        self, planned: Planned, recording: Recording, group: Group, cluster: object
+    ) -> Planned:
+        """Returns what a plan of the same degrees would be on another cluster. Blocks."""
+        shape = planned.decisions.shape
+        pins = {"data": shape.data, "pipeline": shape.pipeline, "micro_batch": shape.micro_batch}
+        return self._plan(recording, group, cluster, {**pins, "zero": shape.zero})
 
 
 def ordered_world() -> Group:

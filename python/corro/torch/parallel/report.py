@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from corro._context import Group
@@ -63,6 +63,20 @@ class Measured:
     def __init__(self) -> None:
         self.clock = Clock()
         self._steps, self._seconds, self._begin = 0, 0.0, 0.0
+        self._looked: dict[str, float] = {}  # What window() has seen.
+
+    @property
+    def steps(self) -> int:
+        """That were measured."""
+        return max(0, self._steps - _SKIPPED)
+
+    def window(self) -> dict[str, float]:
+        """Returns a step's mean times since this was asked before."""
+        now = {**self.clock.seconds, "step": self._seconds, "steps": float(self.steps)}
+        steps = max(1.0, now["steps"] - self._looked.get("steps", 0.0))
+        since = {key: now[key] - self._looked.get(key, 0.0) for key in now if key != "steps"}
+        self._looked = now
+        return {key: seconds / steps for key, seconds in since.items()}
 
     def begin(self) -> None:
         self._begin = time.perf_counter()
@@ -84,7 +98,7 @@ class Measured:
             stage: this rank's.
             kept: bytes of weights, gradients and optimizer state on it.
         """
-        steps = max(0, self._steps - _SKIPPED)
+        steps = self.steps
         own = {
             term: seconds / max(steps, 1)
             for term, seconds in (*self.clock.seconds.items(), ("step", self._seconds))
@@ -98,10 +112,10 @@ class Measured:
             _memory(planned.memory[number], [bytes for at, _, bytes in ranks if at == number])
             for number in stages
         ]
-        return Report(steps, _seconds(planned, times), tuple(memory))
+        return Report(steps, seconds_of(planned, times), tuple(memory))
 
 
-def _seconds(planned: Planned, ranks: list[dict[str, float]]) -> tuple[Line, ...]:
+def seconds_of(planned: Planned, ranks: Sequence[Mapping[str, float]]) -> tuple[Line, ...]:
     terms = planned.decisions.terms
     busiest = max(ranks, key=lambda each: each[COMPUTE])
     waiting = busiest["step"] - sum(busiest[term] for term in TERMS)

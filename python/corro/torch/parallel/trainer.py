@@ -32,7 +32,7 @@ from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentErr
 from corro.loaded_plan import Firing, LoadedPlan
 from corro.planned import Planned
 from corro.planned import Stage as PlannedStage
-from corro.torch.parallel import samples, slots
+from corro.torch.parallel import drift, samples, slots
 from corro.torch.parallel.borders import Layer
 from corro.torch.parallel.clock import COMPUTE, SYNC, UPDATE
 from corro.torch.parallel.failures import Failures
@@ -90,6 +90,7 @@ class Trainer:
         self._lives = False  # Has a plan, and a part of the training.
         self._epoch = -1  # Of the plan.
         self._is_ready = False  # Gradients of a step are there, and whether all have theirs is not.
+        self._reason = ""  # Why the plan is another one than at the beginning, or stays.
         self._total = (0.0, 0.0)  # Of the last step: its loss, and the gradients' squares.
         self._forms = {name: Form.of(each) for name, each in model.named_parameters()}
         stepped = {id(each) for one in optimizer.param_groups for each in one["params"]}
@@ -233,6 +234,8 @@ class Trainer:
             )
         if self._axis.size > 1:
             lines += described(self._choices, self._axis.size, len(self._users))
+        if self._reason:
+            lines.append(self._reason)
         return "\n".join(lines)
 
     def step(self, batch: Any, *, sharded: bool = False) -> float:
@@ -312,6 +315,9 @@ class Trainer:
         with clock.of(SYNC), self._survived():
             self._sharding.spread()
         self._measured.end()
+        if self._measured.steps and self._measured.steps % drift.LOOK == 0:
+            with self._survived():
+                drift.look(self)
         return self._total[0]
 
     def _update(self, loss: float, squares: float) -> None:

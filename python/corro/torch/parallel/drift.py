@@ -1,0 +1,206 @@
+"""Whether steps take what was planned; and another plan, where they take more.
+
+Every LOOK steps the ranks tell each other what theirs have taken. If a step is longer than planned
+by more than LIMIT, the machines are not what the planner took them for: their speeds are corrected
+by what was measured, and another plan is made. If it promises to be faster than steps are now, by
+GAIN, training moves to it. Else the plan stays, and what was measured is what it promises. A plan
+that divides tensors stays without a look at others (moving.py).
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from corro import _context
+from corro._objects import allgather_object
+from corro.errors import InvalidArgumentError, ResourceExhaustedError
+from corro.planned import Planned
+from corro.torch.parallel import moving
+from corro.torch.parallel.capability import RankReport
+from corro.torch.parallel.clock import COMPUTE, SYNC
+from corro.torch.parallel.links import Link
+from corro.torch.parallel.planning import recomputed_of
+from corro.torch.parallel.report import Line, seconds_of
+from corro.torch.parallel.resources import NOISE, cluster_of
+
+if TYPE_CHECKING:
+    from corro.torch.parallel.trainer import Trainer
+
+LOOK = 20
+"""Steps between two looks."""
+LIMIT = 0.2
+"""By which fraction a step may be longer than planned, or than it was when that was looked into."""
+GAIN = 0.05
+"""By which fraction of a step another plan has to be better."""
+_SLOWER = "-slower"
+_MOST = 100.0  # A speed is corrected by this factor at most.
+
+Times = dict[str, float]
+"""Means of a rank: seconds of a step by terms, and of the whole "step"."""
+
+
+def look(trainer: Trainer) -> None:
+    """Compares the last steps with the plan; all ranks call it after the same step. Blocks."""
+    ranks: list[Times] = allgather_object(trainer._measured.window(), group=trainer._group)
+    lines = seconds_of(trainer.plan, ranks)
+    _report(trainer, _summary(lines))
+    step, planned = lines[-1].measured, lines[-1].planned
+    planning = trainer._planning
+    may_change = planning.may_change and trainer.plan.decisions.shape.tensor == 1
+    if may_change and step > (1 + LIMIT) * max(planned, planning.accepted):
+        plan_again(trainer, ranks)
+
+
+def plan_again(trainer: Trainer, ranks: Sequence[Times]) -> None:
+    """Corrects the speeds of the ranks by what their steps take, and plans. Blocks.
+
+    `ranks`: of each rank of the trainer's group.
+    """
+    planning, group, before = trainer._planning, trainer._group, trainer.plan
+    lines = seconds_of(before, ranks)
+    step, promised = lines[-1].measured, lines[-1].planned
+    planning.tried[decided(before)] = as_measured(before, lines)
+    said = f"a step takes {_ms(step)}, {step / promised - 1:.0%} more than planned: "
+    found = _found(trainer, ranks)
+    # What was measured of a plan counts, not what is promised of it.
+    choice = min(
+        (*planning.tried.values(), planning.tried.get(decided(found), found)),
+        key=lambda each: each.step,
+    )
+    if choice.step < (1 - GAIN) * step:
+        said += f"another plan takes {_ms(choice.step)}: {_shape(before)} -> {_shape(choice)}"
+        offer = moving.Offer(moving.boxes_of(trainer))
+        moving.move(trainer, choice, group, offer.read())
+        planning.accepted = 0.0
+    else:
+        said += f"the plan stays, since no other one takes less than {1 - GAIN:.0%} of that"
+        trainer.plan = planning.tried[decided(before)]
+        planning.accepted = step
+    trainer._reason = f"after step {trainer.steps}: {said}"
+    _report(trainer, said)
+    if group.rank() == 0:
+        print(f"corro: step {trainer.steps}: {said}", file=sys.stderr, flush=True)
+
+
+def _found(trainer: Trainer, ranks: Sequence[Times]) -> Planned:
+    """Returns the best plan for the corrected speeds; the present one where none fits. Blocks."""
+    planning, group, recording = trainer._planning, trainer._group, trainer._recording
+    try:
+        like, reports = trainer.plan, planning.known_reports(group)
+        if reports is None:  # A cluster was given, and it is not this one.
+            reports = with_memory(planning.measure(group), trainer)
+            like = planning.planned_like(like, recording, group, cluster_of(reports))
+        reports = corrected(reports, like, ranks)
+        planning.correct(reports, group)
+        return planning.best(recording, group, cluster_of(reports))
+    except (InvalidArgumentError, ResourceExhaustedError):  # On all ranks alike.
+        return trainer.plan
+
+
+def with_memory(reports: Sequence[RankReport], trainer: Trainer) -> list[RankReport]:
+    """Returns the reports with the memory that training has now, too. Blocks."""
+    kept = allgather_object(int(sum(trainer._kept().values())), group=trainer._group)
+    return [
+        replace(report, memory=tuple((limit, left + own) for limit, left in report.memory))
+        for report, own in zip(reports, kept, strict=True)
+    ]
+
+
+def corrected(
+    reports: Sequence[RankReport], planned: Planned, ranks: Sequence[Times]
+) -> list[RankReport]:
+    """Returns what the ranks are if the plan's steps take what they take on them. Pure."""
+    sync = planned.decisions.terms.sync
+    # Who comes last to an allreduce does not wait in it for others.
+    slower = _factor(min(each[SYNC] for each in ranks), sync)
+    factors = [_factor(each[COMPUTE], computing(planned, rank)) for rank, each in enumerate(ranks)]
+    return [
+        replace(
+            report,
+            device=_named(report.device, factor / min(factors)),
+            known="",
+            peak={dtype: flops / factor for dtype, flops in report.peak.items()},
+            memory_bandwidth=report.memory_bandwidth / factor,
+            link=_slower(report.link, slower),
+            network=_slower(report.network, slower),
+        )
+        for report, factor in zip(reports, factors, strict=True)
+    ]
+
+
+def computing(planned: Planned, rank: int) -> float:
+    """Returns for how long a rank of the group is planned to compute in a step."""
+    decisions = planned.decisions
+    seat = (decisions.placement or tuple(range(planned.graph.ranks))).index(rank)
+    stage = planned.document["decisions"]["stages"][seat // decisions.shape.data]
+    seconds = stage["seconds"]
+    terms = decisions.terms
+    again = 1 + terms.recompute / terms.compute if terms.compute else 1.0
+    micro: float = seconds["forward"] + seconds["backward"]
+    return micro * decisions.shape.micro_batches * again
+
+
+def decided(planned: Planned) -> Any:
+    """Returns what two plans have in common that run alike."""
+    decisions = planned.decisions
+    stages = tuple((each.first_layer, each.end_layer) for each in decisions.stages)
+    again = tuple(tuple(recomputed_of(planned, number)) for number in range(len(stages)))
+    return decisions.shape, stages, again, decisions.placement
+
+
+def as_measured(planned: Planned, lines: Sequence[Line]) -> Planned:
+    """Returns the plan with what was measured as its prediction."""
+    compute, weights, waiting, sync, update, step = (each.measured for each in lines)
+    terms = replace(
+        planned.decisions.terms,
+        **{"compute": compute, "recompute": 0.0, "weights": weights, "hops": 0.0},
+        **{"bubble": waiting, "sync": sync, "update": update},
+    )
+    return replace(planned, decisions=replace(planned.decisions, step=step, terms=terms))
+
+
+def _named(device: str, slower: float) -> str:
+    """Returns a name that only devices of a host have that are as much slower than others."""
+    kind = round(math.log(slower, NOISE))
+    return device.partition(_SLOWER)[0] + (f"{_SLOWER}{kind}" if kind else "")
+
+
+def _factor(measured: float, planned: float) -> float:
+    if not planned or not measured:
+        return 1.0
+    return min(_MOST, max(1 / _MOST, measured / planned))
+
+
+def _slower(link: Link | None, factor: float) -> Link | None:
+    return None if link is None else Link(link.bandwidth / factor, link.latency)
+
+
+def _summary(lines: Sequence[Line]) -> str:
+    parts = [f"{each.name} {_ms(each.measured)} of {_ms(each.planned)}" for each in lines[:-1]]
+    whole = lines[-1]
+    return f"a step takes {_ms(whole.measured)} of {_ms(whole.planned)} planned: " + ", ".join(
+        parts
+    )
+
+
+def _report(trainer: Trainer, text: str) -> None:
+    """For `corro run --events`."""
+    if trainer._group.rank() == 0:
+        _context.report(lambda epochs: epochs.report_training(trainer.steps, text))
+
+
+def _shape(planned: Planned) -> str:
+    shape = planned.decisions.shape
+    layers = "+".join(str(each.end_layer - each.first_layer) for each in planned.decisions.stages)
+    return (
+        f"data {shape.data}, pipeline {shape.pipeline} ({layers} layers), ZeRO {shape.zero}, "
+        f"micro-batches of {shape.micro_batch}"
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"

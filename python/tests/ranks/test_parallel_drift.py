@@ -1,0 +1,200 @@
+"""Steps that take longer than planned: the speeds are corrected, and another plan is made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from parallel_training import SEED, adam, alone, batches, gpt, machines, next_token
+from torch import Tensor, nn
+
+import corro
+from corro.torch.parallel import Trainer, drift
+from corro.torch.parallel.capability import RankReport
+from corro.torch.parallel.links import Link
+
+pytestmark = pytest.mark.usefixtures("job", "one_thread")
+
+STEPS = 6
+
+
+def equal_machines() -> list[RankReport]:
+    link = Link(5e9, 5e-6) if corro.size() > 1 else None
+    one = RankReport(
+        host=0,
+        device="cpu",
+        threads=1,
+        memory=(("free", 16 << 30),),
+        peak={"f32": 80e9},
+        memory_bandwidth=1e10,
+        link=link,
+    )
+    return [one] * corro.size()
+
+
+def stages(trainer: Trainer) -> list[int]:
+    return [each.end_layer - each.first_layer for each in trainer.plan.decisions.stages]
+
+
+def planned_times(trainer: Trainer) -> list[drift.Times]:
+    """What a step takes on each rank, if all is as planned."""
+    terms = trainer.plan.decisions.terms
+    return [
+        {
+            "compute": drift.computing(trainer.plan, rank),
+            "weights": terms.weights,
+            "sync": terms.sync,
+            "update": terms.update,
+            "step": trainer.plan.step,
+        }
+        for rank in range(corro.size())
+    ]
+
+
+def squares(model: nn.Module, x: Tensor) -> Tensor:
+    return model(x).square().mean()
+
+
+def wide() -> nn.Module:
+    """Layers whose products take much longer than an operator's beginning."""
+    torch.manual_seed(SEED)
+    return nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(6)))
+
+
+def rows() -> Tensor:
+    return torch.randn(256, 512, generator=torch.Generator().manual_seed(1))
+
+
+def make(pins: dict[str, Any]) -> Trainer:
+    model = wide()
+    trainer = corro.parallelize(model, adam(model), squares, rows(), machines("16 GB"), pins=pins)
+    trainer._planning.correct(equal_machines(), corro.world())
+    return trainer
+
+
+def slow(trainer: Trainer, rank: int) -> list[drift.Times]:
+    """What a step takes where one rank is slow."""
+    times = planned_times(trainer)
+    times[rank]["compute"] *= 8
+    for each in times:
+        each["step"] = times[rank]["compute"]
+    return times
+
+
+def test_a_slow_rank_gets_fewer_layers(capfd: pytest.CaptureFixture[str]) -> None:
+    if corro.size() != 2:
+        pytest.skip("for 2 ranks")
+    expected, _ = alone(wide(), squares, [rows()] * STEPS)
+    trainer = make({"pipeline": 2, "micro_batch": 64})
+    losses = [trainer.step(rows()) for _ in range(3)]
+    assert stages(trainer) == [3, 3]
+    times = slow(trainer, 0)
+    drift.plan_again(trainer, times)
+    assert stages(trainer) == [1, 5]
+    assert f"after step 3: a step takes {times[0]['step'] * 1e3:.3g} ms" in trainer.why
+    assert "more than planned: another plan takes" in trainer.why
+    if corro.rank() == 0:
+        assert "corro: step 3: a step takes" in capfd.readouterr().err
+    losses += [trainer.step(rows()) for _ in range(3)]
+    assert losses == pytest.approx(expected, abs=1e-5)
+    trainer.close()
+
+
+def test_a_plan_that_was_faster_comes_back() -> None:
+    if corro.size() != 2:
+        pytest.skip("for 2 ranks")
+    trainer = make({"pipeline": 2, "micro_batch": 64})
+    trainer.step(rows())
+    first = trainer.plan
+    times = slow(trainer, 0)
+    drift.plan_again(trainer, times)
+    second = trainer.plan
+    assert drift.decided(second) != drift.decided(first)
+    worse = planned_times(trainer)
+    for each in worse:  # As the planner cannot know.
+        each.update({key: 10 * seconds for key, seconds in each.items()})
+    drift.plan_again(trainer, worse)
+    assert drift.decided(trainer.plan) == drift.decided(first)
+    assert trainer.plan.step == pytest.approx(times[0]["step"])
+    trainer.step(rows())
+    trainer.close()
+
+
+def test_a_machine_that_is_slow_everywhere_keeps_its_plan_and_is_not_asked_again() -> None:
+    trainer = make({"data": corro.size(), "zero": 0, "micro_batch": 64})
+    trainer.step(rows())
+    planned = trainer.plan
+    times = planned_times(trainer)
+    for each in times:
+        each.update({key: 3 * seconds for key, seconds in each.items()})
+    drift.plan_again(trainer, times)
+    assert drift.decided(trainer.plan) == drift.decided(planned)
+    assert "the plan stays" in trainer.why
+    assert trainer.plan.step == pytest.approx(3 * planned.step)
+    assert trainer._planning.accepted == trainer.plan.step
+    trainer.close()
+
+
+def test_steps_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that promises a hundred times what there is."""
+    monkeypatch.setattr(drift, "LOOK", 2)
+    cluster: dict[str, Any] = machines()
+    cluster["devices"]["core"]["peak"]["f32"] = "8 TFLOP/s"
+    model = gpt()
+    expected, _ = alone(gpt(), next_token, batches(STEPS))
+    with corro.parallelize(
+        *(model, adam(model), next_token, batches()[0], cluster),
+        strategies=("data", "pipeline", "sharding", "recompute"),
+    ) as trainer:
+        losses = [trainer.step(each) for each in batches(STEPS)]
+        assert "more than planned: " in trainer.why
+        assert len(set(corro.allgather_object(trainer.why))) == 1
+    assert losses == pytest.approx(expected, abs=1e-5)
+
+
+def test_who_does_not_want_another_plan_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drift, "LOOK", 1)
+    cluster: dict[str, Any] = machines()
+    cluster["devices"]["core"]["peak"]["f32"] = "8 TFLOP/s"
+    model = gpt()
+    with corro.parallelize(
+        model, adam(model), next_token, batches()[0], cluster, replan=False
+    ) as trainer:
+        planned = trainer.plan
+        for batch in batches(STEPS):
+            trainer.step(batch)
+        assert trainer.plan is planned
+
+
+def test_a_plan_that_divides_tensors_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drift, "LOOK", 1)
+    monkeypatch.setattr(drift, "LIMIT", -1.0)
+    model = gpt()
+    expected, _ = alone(gpt(), next_token, batches(STEPS))
+    with corro.parallelize(
+        *(model, adam(model), next_token, batches()[0], machines()),
+        pins={"tensor": corro.size(), "recompute": "none"},
+    ) as trainer:
+        planned = trainer.plan
+        losses = [trainer.step(each) for each in batches(STEPS)]
+        assert (trainer.plan is planned) == (corro.size() > 1)
+    assert losses == pytest.approx(expected, abs=1e-4)
+
+
+def test_speeds_are_corrected_by_what_each_rank_takes() -> None:
+    trainer = make({"data": corro.size(), "zero": 0, "micro_batch": 64})
+    times = planned_times(trainer)
+    times[-1]["compute"] *= 2
+    for each in times:
+        each["sync"] *= 4
+    found = drift.corrected(equal_machines(), trainer.plan, times)
+    assert found[-1].peak["f32"] == pytest.approx(40e9)
+    assert found[-1].memory_bandwidth == pytest.approx(5e9)
+    if corro.size() > 1:
+        assert found[0] == replace(found[0], peak={"f32": pytest.approx(80e9)})
+        link = found[0].link
+        assert link is not None
+        assert link.bandwidth == pytest.approx(5e9 / 4)
+    trainer.close()
