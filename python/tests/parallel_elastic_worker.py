@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import corro
 from corro import _context
 from corro.checkpoint import Checkpointer
-from corro.torch.parallel import Trainer, TrainerState
+from corro.torch.parallel import Trainer, TrainerState, drift
 
 without_compiler.install()
 torch.set_num_threads(1)
@@ -29,6 +29,8 @@ PINS = json.loads(os.environ.get("PINS", "{}"))
 FOLDER = os.environ.get("CHECKPOINTS")
 EVERY = int(os.environ.get("EVERY", "5"))
 MEASURES = "MEASURES" in os.environ
+if "LOOK" in os.environ:
+    drift.LOOK, drift.LIMIT = int(os.environ["LOOK"]), -1.0  # Any step is longer than that.
 
 
 def dying(trainer: list[Trainer]) -> Any:

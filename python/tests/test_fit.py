@@ -45,6 +45,18 @@ def test_a_killed_job_goes_on_by_another_plan_and_with_another_number_of_ranks(
         assert found == pytest.approx(wanted, abs=1e-5)
 
 
+@pytest.mark.apart
+def test_fit_goes_on_when_a_rank_is_lost(launch: Launch) -> None:
+    """Each rank is alone with its stage; the others have a copy of it."""
+    stages = json.dumps({"pipeline": 3})
+    expected = losses(launch(WORKER, "", "{}", "0", ranks=1))
+    # After the first batch, which is made once more, and an epoch of 22: in the second step.
+    job = launch(WORKER, "", stages, str(8 + 22 + 18), ranks=3, options=("--min-np", "2"))
+    assert "2 of 3 ranks go on" in job.output
+    for found, wanted in zip(losses(job), expected, strict=True):
+        assert found == pytest.approx(wanted, abs=1e-5)
+
+
 def test_the_bar_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     bar = Progress("epoch 1/2", 40, 0.0, stream, _begun=0.0)

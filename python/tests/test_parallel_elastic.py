@@ -78,6 +78,21 @@ def test_parts_that_are_lost_have_copies(elastic_parallel: Elastic, zero: int) -
     check(ran, [3] * 4 + [2] * 4 + [1] * (STEPS - 8), 0)
 
 
+def test_events_say_how_training_is_beside_its_plan(
+    elastic_parallel: Elastic, tmp_path: Path
+) -> None:
+    events = tmp_path / "events.jsonl"
+    options = ("--min-np", "2", "--events", str(events))
+    elastic_parallel("steps", 2, {}, *options, LOOK="5").job.check()
+    said = [json.loads(line) for line in events.read_text().splitlines()]
+    training = [each for each in said if each["event"] == "training"]
+    assert training[0]["step"] == 6
+    assert training[0]["rank"] == 0
+    assert "planned: compute " in training[0]["cause"]
+    again = [each["cause"] for each in training if "more than planned: " in each["cause"]]
+    assert len(again) >= 1
+
+
 def test_parts_that_are_lost_with_their_copies_are_read_from_the_newest_checkpoint(
     elastic_parallel: Elastic, tmp_path: Path
 ) -> None:

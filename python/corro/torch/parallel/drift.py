@@ -13,7 +13,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from corro import _context
 from corro._objects import allgather_object
@@ -23,7 +23,7 @@ from corro.torch.parallel import moving
 from corro.torch.parallel.capability import RankReport
 from corro.torch.parallel.clock import COMPUTE, SYNC
 from corro.torch.parallel.links import Link
-from corro.torch.parallel.planning import recomputed_of
+from corro.torch.parallel.replanning import Tried, decided, seconds_of_rank
 from corro.torch.parallel.report import Line, seconds_of
 from corro.torch.parallel.resources import NOISE, cluster_of
 
@@ -63,14 +63,13 @@ def plan_again(trainer: Trainer, ranks: Sequence[Times]) -> None:
     planning, group, before = trainer._planning, trainer._group, trainer.plan
     lines = seconds_of(before, ranks)
     step, promised = lines[-1].measured, lines[-1].planned
-    planning.tried[decided(before)] = as_measured(before, lines)
+    computing = [each[COMPUTE] for each in ranks]
+    planning.tried[decided(before)] = Tried(as_measured(before, lines), computing)
     said = f"a step takes {_ms(step)}, {step / promised - 1:.0%} more than planned: "
     found = _found(trainer, ranks)
     # What was measured of a plan counts, not what is promised of it.
-    choice = min(
-        (*planning.tried.values(), planning.tried.get(decided(found), found)),
-        key=lambda each: each.step,
-    )
+    plans = [each.plan for each in planning.tried.values()]
+    choice = min([*plans, *([] if decided(found) in planning.tried else [found])], key=_step)
     if choice.step < (1 - GAIN) * step:
         said += f"another plan takes {_ms(choice.step)}: {_shape(before)} -> {_shape(choice)}"
         offer = moving.Offer(moving.boxes_of(trainer))
@@ -78,7 +77,7 @@ def plan_again(trainer: Trainer, ranks: Sequence[Times]) -> None:
         planning.accepted = 0.0
     else:
         said += f"the plan stays, since no other one takes less than {1 - GAIN:.0%} of that"
-        trainer.plan = planning.tried[decided(before)]
+        trainer.plan = planning.tried[decided(before)].plan
         planning.accepted = step
     trainer._reason = f"after step {trainer.steps}: {said}"
     _report(trainer, said)
@@ -91,11 +90,13 @@ def _found(trainer: Trainer, ranks: Sequence[Times]) -> Planned:
     planning, group, recording = trainer._planning, trainer._group, trainer._recording
     try:
         like, reports = trainer.plan, planning.known_reports(group)
+        computing = planning.computing(like)
         if reports is None:  # A cluster was given, and it is not this one.
             reports = with_memory(planning.measure(group), trainer)
             like = planning.planned_like(like, recording, group, cluster_of(reports))
-        reports = corrected(reports, like, ranks)
-        planning.correct(reports, group)
+            computing = [seconds_of_rank(like, rank) for rank in range(group.size())]
+        reports, slower = corrected(reports, computing, like.decisions.terms.sync, ranks)
+        planning.correct(reports, group, slower)
         return planning.best(recording, group, cluster_of(reports))
     except (InvalidArgumentError, ResourceExhaustedError):  # On all ranks alike.
         return trainer.plan
@@ -111,45 +112,37 @@ def with_memory(reports: Sequence[RankReport], trainer: Trainer) -> list[RankRep
 
 
 def corrected(
-    reports: Sequence[RankReport], planned: Planned, ranks: Sequence[Times]
-) -> list[RankReport]:
-    """Returns what the ranks are if the plan's steps take what they take on them. Pure."""
-    sync = planned.decisions.terms.sync
+    reports: Sequence[RankReport],
+    computing: Sequence[float],
+    sync: float,
+    ranks: Sequence[Times],
+) -> tuple[list[RankReport], float]:
+    """Returns what the ranks are beside each other, and by what all are slower than planned. Pure.
+
+    What is common to all is also what operators and collectives take to begin, which no speed says.
+
+    Args:
+        computing: what each rank was planned to compute in a step, in seconds.
+        sync: what was planned for sums of gradients.
+        ranks: what was measured.
+    """
+    factors = [_factor(each[COMPUTE], own) for each, own in zip(ranks, computing, strict=True)]
+    common = min(factors)
     # Who comes last to an allreduce does not wait in it for others.
-    slower = _factor(min(each[SYNC] for each in ranks), sync)
-    factors = [_factor(each[COMPUTE], computing(planned, rank)) for rank, each in enumerate(ranks)]
-    return [
+    links = _factor(min(each[SYNC] for each in ranks), sync) / common if sync else 1.0
+    found = [
         replace(
             report,
-            device=_named(report.device, factor / min(factors)),
+            device=_named(report.device, factor / common),
             known="",
-            peak={dtype: flops / factor for dtype, flops in report.peak.items()},
-            memory_bandwidth=report.memory_bandwidth / factor,
-            link=_slower(report.link, slower),
-            network=_slower(report.network, slower),
+            peak={dtype: flops * common / factor for dtype, flops in report.peak.items()},
+            memory_bandwidth=report.memory_bandwidth * common / factor,
+            link=_slower(report.link, links),
+            network=_slower(report.network, links),
         )
         for report, factor in zip(reports, factors, strict=True)
     ]
-
-
-def computing(planned: Planned, rank: int) -> float:
-    """Returns for how long a rank of the group is planned to compute in a step."""
-    decisions = planned.decisions
-    seat = (decisions.placement or tuple(range(planned.graph.ranks))).index(rank)
-    stage = planned.document["decisions"]["stages"][seat // decisions.shape.data]
-    seconds = stage["seconds"]
-    terms = decisions.terms
-    again = 1 + terms.recompute / terms.compute if terms.compute else 1.0
-    micro: float = seconds["forward"] + seconds["backward"]
-    return micro * decisions.shape.micro_batches * again
-
-
-def decided(planned: Planned) -> Any:
-    """Returns what two plans have in common that run alike."""
-    decisions = planned.decisions
-    stages = tuple((each.first_layer, each.end_layer) for each in decisions.stages)
-    again = tuple(tuple(recomputed_of(planned, number)) for number in range(len(stages)))
-    return decisions.shape, stages, again, decisions.placement
+    return found, common
 
 
 def as_measured(planned: Planned, lines: Sequence[Line]) -> Planned:
@@ -167,6 +160,10 @@ def _named(device: str, slower: float) -> str:
     """Returns a name that only devices of a host have that are as much slower than others."""
     kind = round(math.log(slower, NOISE))
     return device.partition(_SLOWER)[0] + (f"{_SLOWER}{kind}" if kind else "")
+
+
+def _step(planned: Planned) -> float:
+    return planned.step
 
 
 def _factor(measured: float, planned: float) -> float:

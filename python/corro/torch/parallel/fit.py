@@ -268,6 +268,7 @@ class _Fitting:
             **scheduler,
         )
         self._saved = -1
+        self._has_begun = False
 
     def run(self) -> History:
         state = self._state
@@ -278,10 +279,20 @@ class _Fitting:
 
     def _train(self, state: TrainerState) -> None:
         """Trains what is left, in each epoch of an elastic job."""
+        raise_first(self._refusal_to_go_on(), _context.world())
         while state.epoch < self._options.epochs:
             self._train_epoch()
             self._save(is_last=state.epoch == self._options.epochs)
             state._commit_at_times()
+
+    def _refusal_to_go_on(self) -> str | None:
+        has_begun, self._has_begun = self._has_begun, True
+        if has_begun and isinstance(self._batches, Given) and self._batches.is_once:
+            return (
+                "fit: samples: is an iterator, which cannot be read again when ranks have come or"
+                " gone: give what can be iterated again, as a list, a data set, a DataLoader"
+            )
+        return None
 
     def _train_epoch(self) -> None:
         state, trainer, group = self._state, self._trainer, _context.world()

@@ -7,20 +7,20 @@ what they are, nothing is measured again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corro import _context
 from corro._context import Group, new_group
 from corro._objects import broadcast_object
 from corro.errors import CorroError, InvalidArgumentError, ResourceExhaustedError
-from corro.torch.parallel.planning import Choosing, Recording, agreed_plan
+from corro.planned import Planned, Terms
+from corro.torch.parallel.planning import Choosing, Recording, agreed_plan, recomputed_of
 from corro.torch.parallel.resources import checked_resources, cluster_of, reports_of
 
 if TYPE_CHECKING:
     import torch
 
-    from corro.planned import Planned
     from corro.torch.parallel.capability import RankReport
     from corro.torch.parallel.tensor.choice import Choice
 
@@ -47,6 +47,41 @@ class Wishes:
         return turns
 
 
+class Tried(NamedTuple):
+    """A plan that was in use, when steps were looked into."""
+
+    plan: Planned  # With what they took as its promise.
+    computing: list[float]  # Seconds of each rank in a step.
+
+
+def decided(planned: Planned) -> Any:
+    """Returns what two plans have in common that run alike."""
+    decisions = planned.decisions
+    stages = tuple((each.first_layer, each.end_layer) for each in decisions.stages)
+    again = tuple(tuple(recomputed_of(planned, number)) for number in range(len(stages)))
+    return decisions.shape, stages, again, decisions.placement
+
+
+def seconds_of_rank(planned: Planned, rank: int) -> float:
+    """Returns for how long the planner says that a rank of the group computes in a step."""
+    decisions = planned.decisions
+    seat = (decisions.placement or tuple(range(planned.graph.ranks))).index(rank)
+    stage = planned.document["decisions"]["stages"][seat // decisions.shape.data]
+    terms, seconds = decisions.terms, stage["seconds"]
+    again = 1 + terms.recompute / terms.compute if terms.compute else 1.0
+    micro: float = seconds["forward"] + seconds["backward"]
+    return micro * decisions.shape.micro_batches * again
+
+
+def _slowed(planned: Planned, factor: float) -> Planned:
+    """Returns the plan with all times of its promise longer."""
+    decisions = planned.decisions
+    terms = Terms(
+        **{each.name: factor * getattr(decisions.terms, each.name) for each in fields(Terms)}
+    )
+    return replace(planned, decisions=replace(decisions, step=factor * decisions.step, terms=terms))
+
+
 class Planning:
     """Makes plans for one training. Externally synchronized; all ranks call it together."""
 
@@ -71,8 +106,9 @@ class Planning:
         """Whether steps that take longer than planned are a reason to plan again."""
         self.accepted = 0.0
         """What a step took when that was looked into, and the plan stayed."""
-        self.tried: dict[Any, Planned] = {}
-        """Plans that were in use, with what their steps took."""
+        self.tried: dict[Any, Tried] = {}
+        """Plans that were in use."""
+        self._slower = 1.0  # What steps take, over what the planner says.
         self._device, self._dtype, self._choices = device, dtype, choices
         self._pins = wishes.pins  # Those that ranks allow.
         self._report: RankReport | None = None  # What this rank has measured.
@@ -95,7 +131,7 @@ class Planning:
         if not self._fits(resources, group):
             resources = cluster_of(self.measure(group))
         turns = self.wishes.pins_in_turn()
-        self.accepted, self.tried = 0.0, {}
+        self.accepted, self.tried, self._slower = 0.0, {}, 1.0
         for self._pins in turns:
             try:
                 return self._plan(recording, group, resources, self._pins)
@@ -151,14 +187,22 @@ class Planning:
             return None
         return self._reports[1]
 
-    def correct(self, reports: list[RankReport], group: Group) -> None:
-        """From here on the group's ranks are this."""
+    def correct(self, reports: list[RankReport], group: Group, slower: float = 1.0) -> None:
+        """From here on the group's ranks are this, and all slower by a factor than before."""
         self._report, self._reports = reports[group.rank()], (group, reports)
+        self._slower *= slower
+
+    def computing(self, planned: Planned) -> list[float]:
+        """Returns for how long each rank computes in a step, as far as is known."""
+        if (tried := self.tried.get(decided(planned))) is not None and tried.plan is planned:
+            return tried.computing
+        ranks = range(planned.graph.ranks)
+        return [seconds_of_rank(planned, rank) * self._slower for rank in ranks]
 
     def best(self, recording: Recording, group: Group, cluster: object) -> Planned:
         """Plans for a cluster that was corrected, which counts from here on. Blocks."""
         self.wishes = replace(self.wishes, resources=None)
-        return self._plan(recording, group, cluster, self._pins)
+        return _slowed(self._plan(recording, group, cluster, self._pins), self._slower)
 
     def planned_like(
         self, planned: Planned, recording: Recording, group: Group, cluster: object
