@@ -1,7 +1,8 @@
 """A rank that trains by a plan of corro.parallelize() (see elastic_rank.py).
 
 It says each step's loss, which is that of one process, however many ranks there are, and when it
-was committed. PINS are those of the first plan; CHECKPOINTS a folder.
+was committed. PINS are those of the first plan; CHECKPOINTS a folder. MAINS: the model is in
+bfloat16, with main weights.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ PINS = json.loads(os.environ.get("PINS", "{}"))
 FOLDER = os.environ.get("CHECKPOINTS")
 EVERY = int(os.environ.get("EVERY", "5"))
 MEASURES = "MEASURES" in os.environ
+MAINS = "MAINS" in os.environ
 if "LOOK" in os.environ:
     drift.LOOK, drift.LIMIT = int(os.environ["LOOK"]), -1.0  # Any step is longer than that.
 
@@ -48,6 +50,8 @@ def dying(trainer: list[Trainer]) -> Any:
 
 def make() -> tuple[Trainer, Any]:
     model, made = gpt(0.2), []
+    if MAINS:
+        model.to(torch.bfloat16)
     if os.environ.get("CORRO_JOINS"):
         with torch.no_grad():
             for each in model.parameters():
@@ -63,6 +67,7 @@ def make() -> tuple[Trainer, Any]:
         batches()[0],
         cluster,
         pins=PINS,
+        main_weights=MAINS,
     )
     made.append(trainer)
     optimizer.register_step_pre_hook(lambda *_: die_at(trainer.steps, "step"))
