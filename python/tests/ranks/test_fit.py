@@ -107,7 +107,8 @@ def test_any_plan_goes_on_in_the_middle_of_an_epoch(folder: Path, first: int, se
     with pytest.raises(KeyError, match="no such file"):
         train(stopped, checkpoint_every=1, pins=other, **common)
     names = sorted(each.name for each in folder.iterdir() if "." not in each.name)
-    assert names[-1] in ("step-4", "step-5")  # Of which the last may have been left out.
+    # A checkpoint is left out while the one before is written, which takes steps on a busy machine.
+    assert names[-1] in ("step-3", "step-4", "step-5")
     model = gpt(0.2)
     torch.manual_seed(99 + corro.rank())  # Dropout goes on as it was drawn before.
     same(train(Augmented(), pins=one, model=model, **common), whole)
