@@ -189,17 +189,16 @@ def test_a_colour_is_one_rank() -> None:
 
 def test_coroutines_wait_for_one_another() -> None:
     """Both are on one thread; the first one awaits what the second one does."""
-    told = asyncio.Event()
+    told = asyncio.Semaphore(0)  # The second one may be a step ahead.
 
     async def waits(step: int) -> Tensor:
         if step:  # Step 0 runs service by service.
-            await told.wait()
-            told.clear()
+            await told.acquire()
         return numbers(step)
 
     async def tells(step: int) -> Tensor:
         if step:
-            told.set()
+            told.release()
         return numbers(step)
 
     graph = Graph(lanes="coroutines")
