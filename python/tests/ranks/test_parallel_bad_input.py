@@ -202,6 +202,10 @@ TRAINS: dict[str, Odd] = {
 @pytest.mark.parametrize("case", TRAINS)
 def test_odd_models_train_as_in_one_process(case: str) -> None:
     model_of, loss, optimizer_of = TRAINS[case]
+    try:
+        optimizer_of(made(model_of))
+    except (AttributeError, RuntimeError) as error:  # torch 2.2 lacks some of them.
+        pytest.skip(f"this torch: {error}")
     expected, _ = alone(
         made(model_of), loss, batches(), lambda batch: len(batch["x"]), optimizer_of
     )
