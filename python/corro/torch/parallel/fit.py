@@ -103,8 +103,8 @@ def fit(
         scheduler: a torch learning-rate scheduler of the optimizer, stepped after each step.
         progress: draws a bar on rank 0's stderr, if that is a terminal or `corro run`; else prints
             a line after each epoch.
-        resources, objective, strategies, pins, memory_limit, max_norm, loss_scale, main_weights,
-            replan: as parallelize() takes them.
+        resources, objective, strategies, pins, memory_limit: as parallelize() takes them.
+        max_norm, loss_scale, main_weights, replan: as parallelize() takes them.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which; also where samples differ

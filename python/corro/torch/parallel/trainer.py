@@ -66,6 +66,9 @@ if TYPE_CHECKING:
 class Trainer:
     """Trains by a plan; made by corro.parallelize(). Externally synchronized."""
 
+    plan: Planned
+    """What the planner has decided, predicted and proven."""
+
     def __init__(
         self,
         model: nn.Module,
@@ -131,7 +134,6 @@ class Trainer:
         Parameters of this rank's stage are whole, and the optimizer steps parameters, no parts.
         """
         self.plan = planned
-        """What the planner has decided, predicted and proven."""
         self._rounds = 0  # Of the plan: steps, also those that have failed.
         self._lives, self._epoch, self._is_ready = True, _context.epoch(), False
         self._measured = Measured()
