@@ -30,16 +30,15 @@ def test_a_killed_job_goes_on_by_another_plan_and_with_another_number_of_ranks(
 ) -> None:
     folder = str(tmp_path / "run")
     stages, whole = json.dumps({"pipeline": 2}), json.dumps({"pipeline": 1})
-    expected = losses(launch(WORKER, "", whole, "0", ranks=1))
-    # After the first batch, which is made once more, and an epoch of 22: in the second step after
-    # that, behind the checkpoint of step 4.
-    job = launch(WORKER, folder, stages, str(8 + 22 + 18))
+    expected = losses(launch(WORKER, "", whole, "", ranks=1))
+    # In the second epoch of three steps, mostly.
+    job = launch(WORKER, folder, stages, "step 4")
     assert "killed by SIGKILL" in job.output
     assert "epoch 1/3" in job.output
-    job = launch(WORKER, folder, whole, str(6 + 10))
+    job = launch(WORKER, folder, whole, "step 6")
     assert "killed by SIGKILL" in job.output
     assert "epoch 1/3" not in job.output
-    job = launch(WORKER, folder, whole, "0", ranks=1)
+    job = launch(WORKER, folder, whole, "", ranks=1)
     assert "epoch 3/3  [####################]  22/22  loss " in job.output
     for found, wanted in zip(losses(job), expected, strict=True):
         assert found == pytest.approx(wanted, abs=1e-5)
@@ -49,9 +48,9 @@ def test_a_killed_job_goes_on_by_another_plan_and_with_another_number_of_ranks(
 def test_fit_goes_on_when_a_rank_is_lost(launch: Launch) -> None:
     """Each rank is alone with its stage; the others have a copy of it."""
     stages = json.dumps({"pipeline": 3})
-    expected = losses(launch(WORKER, "", "{}", "0", ranks=1))
+    expected = losses(launch(WORKER, "", "{}", "", ranks=1))
     # After the first batch, which is made once more, and an epoch of 22: in the second step.
-    job = launch(WORKER, "", stages, str(8 + 22 + 18), ranks=3, options=("--min-np", "2"))
+    job = launch(WORKER, "", stages, f"sample {8 + 22 + 18}", ranks=3, options=("--min-np", "2"))
     assert "2 of 3 ranks go on" in job.output
     for found, wanted in zip(losses(job), expected, strict=True):
         assert found == pytest.approx(wanted, abs=1e-5)
