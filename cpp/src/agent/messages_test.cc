@@ -202,7 +202,7 @@ TEST(Messages, KindsAndValuesThatNobodyWritesAreRefused) {
   fenced.back() = std::byte{2};
   EXPECT_FALSE(decode_message(without_length(fenced)).ok());
   Bytes notice = encode_message({some_subject(), Notice{}});
-  notice[kFields] = std::byte{2};
+  notice[kFields] = static_cast<std::byte>(static_cast<int>(wire::kLastNoticeKind) + 1);
   EXPECT_FALSE(decode_message(without_length(notice)).ok());
 }
 

@@ -161,7 +161,8 @@ TEST(EpochLink, TellsOfAPlanAndNotOfWhatNobodyKnows) {
   ASSERT_EQ(agent.notices().size(), 1U);
   EXPECT_EQ(agent.notices()[0].notice.kind, wire::NoticeKind::kPlan);
   EXPECT_EQ(agent.notices()[0].notice.text, "two stages");
-  ASSERT_TRUE(link->report({.kind = static_cast<wire::NoticeKind>(2)}).ok());
+  const auto unknown = static_cast<wire::NoticeKind>(static_cast<int>(wire::kLastNoticeKind) + 1);
+  ASSERT_TRUE(link->report({.kind = unknown}).ok());
   agent.poll();
   EXPECT_EQ(agent.notices().size(), 1U);
   EXPECT_FALSE(link->poll()) << "it has lost its connection";
