@@ -14,15 +14,21 @@ set(
 
 find_program(CORRO_CCACHE ccache)
 if(CORRO_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
-  # The sloppiness is what ccache asks for to cache files that use precompiled headers.
-  set(sloppiness CCACHE_SLOPPINESS=pch_defines,time_macros)
+  # The sloppiness is what ccache asks for to cache files that use precompiled headers; with paths
+  # below the base, two checkouts compile a file once.
+  set(
+    ccache_settings
+    CCACHE_SLOPPINESS=pch_defines,time_macros
+    CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
+    CCACHE_NOHASHDIR=1
+  )
   set(CMAKE_C_COMPILER_LAUNCHER ${CORRO_CCACHE})
   set(
     CMAKE_CXX_COMPILER_LAUNCHER
     ${CMAKE_COMMAND}
     -E
     env
-    ${sloppiness}
+    ${ccache_settings}
     ${CORRO_CCACHE}
   )
 endif()
