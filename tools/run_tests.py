@@ -35,10 +35,10 @@ SELECTIONS = {
     "all": ([], ""),
     "faults": (["--label-regex", "faults"], "faults"),
 }
-# The marker of tests that depend on torch's version, and the files of which a torch between the
-# oldest and the newest runs those.
+# The marker of tests that depend on torch's version, and what a torch between the oldest and the
+# newest runs of those.
 OF_OTHER_TORCH = "torch22"
-BETWEEN = ("test_package.py", "test_ranks.py")
+BETWEEN = ("test_package.py", "test_ranks.py", "test_ranks.py::test_all_with_two_ranks")
 # What a file may find built, and asks for without opening anything where it is not.
 ETCD_PROGRAMS = tuple(
     f"build/{preset}/cpp/src/coordinator/coordinator_test" for preset in ("release", "dev")
@@ -198,7 +198,7 @@ def suites_of_other_torch(reports: Path, markers: str) -> list[Suite]:
     marked = f"{OF_OTHER_TORCH} and ({markers})" if markers else OF_OTHER_TORCH
     oldest = python_suites(ROOT / ".venv-torch22", reports / "oldest", marked, ["python/tests"])
     between = python_suites(ROOT / ".venv-torch28", reports / "between", marked, ["python/tests"])
-    return oldest + [suite for suite in between if suite.name.split("::")[0].endswith(BETWEEN)]
+    return oldest + [suite for suite in between if suite.name.endswith(BETWEEN)]
 
 
 def report_of(suite: Suite) -> Path:

@@ -24,7 +24,7 @@ needs_jax = pytest.mark.skipif(not PYTHON.exists(), reason="make test-setup make
 @needs_jax
 @pytest.mark.apart
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_all(launch: Launch, ranks: int) -> None:
     pass_in_ranks(launch, "jax_ranks", PYTHON, ranks)
 

@@ -48,9 +48,9 @@ def the(name: str) -> Keras:
 
 @pytest.mark.apart
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", KERASES)
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(("name", "ranks"), [(name, 2) for name in KERASES] + [("keras3-torch", 1)])
 def test_all(launch: Launch, name: str, ranks: int) -> None:
+    """With one rank nothing depends on the framework below."""
     keras = the(name)
     pass_in_ranks(launch, "keras_ranks", keras.python, ranks, **keras.variables, **QUIET)
 

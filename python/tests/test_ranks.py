@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +14,18 @@ LONG = "test_transformers.py"  # Importing those models alone takes seconds.
 ALL = sorted({file.name for file in (HERE / "ranks").glob("test_*.py")} - {LONG})
 BACK_END = [name for name in ALL if name.startswith("test_process_group")]
 TRAINING = [name for name in ALL if name.startswith(("test_parallel", "test_fit", "test_service"))]
+# What has other plans with four ranks, the long ones and the short ones by turns.
+OF_FOUR = [
+    "test_parallel.py",
+    "test_parallel_sharding.py",
+    "test_parallel_tensor.py",
+    "test_parallel_moving.py",
+    "test_parallel_drawn.py",
+    "test_parallel_exactness.py",
+    "test_parallel_main_weights.py",
+    "test_service.py",
+]
+OF_ONE = ["test_parallel.py", "test_parallel_resources.py", "test_fit.py", "test_service.py"]
 
 
 def inside(*files: str) -> list[str]:
@@ -27,8 +40,8 @@ def run_all(launch: Launch, ranks: int) -> None:
     launch(*inside(*files), ranks=ranks, seconds=400, CORRO_TEST_IN_RANKS="1").check()
 
 
-def run_training(launch: Launch, ranks: int, half: int) -> None:
-    launch(*inside(*TRAINING[half::2]), ranks=ranks, seconds=500, CORRO_TEST_IN_RANKS="1").check()
+def run_training(launch: Launch, ranks: int, files: Sequence[str]) -> None:
+    launch(*inside(*files), ranks=ranks, seconds=500, CORRO_TEST_IN_RANKS="1").check()
 
 
 @pytest.mark.apart
@@ -54,22 +67,20 @@ def test_all_with_one_rank(launch: Launch) -> None:
 @pytest.mark.timeout(550)
 @pytest.mark.parametrize("half", [0, 1])
 def test_training_with_four_ranks(launch: Launch, half: int) -> None:
-    run_training(launch, 4, half)
+    run_training(launch, 4, OF_FOUR[half::2])
 
 
 @pytest.mark.apart
 @pytest.mark.torch22
 @pytest.mark.timeout(550)
-@pytest.mark.parametrize("half", [0, 1])
-def test_training_with_two_ranks(launch: Launch, half: int) -> None:
-    run_training(launch, 2, half)
+def test_training_with_two_ranks(launch: Launch) -> None:
+    run_training(launch, 2, TRAINING)
 
 
 @pytest.mark.apart
 @pytest.mark.timeout(550)
-@pytest.mark.parametrize("half", [0, 1])
-def test_training_with_one_rank(launch: Launch, half: int) -> None:
-    run_training(launch, 1, half)
+def test_training_with_one_rank(launch: Launch) -> None:
+    run_training(launch, 1, OF_ONE)
 
 
 @pytest.mark.apart
