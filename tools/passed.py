@@ -181,6 +181,7 @@ class Suite:
     timeout: float = 3600
     alone: bool = False
     kind: str = ""  # Only suites of one kind run side by side, since they share their inputs.
+    busy: float = 1  # How many processors it keeps busy, as long as it was not measured.
 
     def inputs_of(self, opened: Iterable[str], root: Path = ROOT) -> list[str] | None:
         """What of all that was opened can be an input; None if the suite's own program or file is

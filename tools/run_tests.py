@@ -39,6 +39,9 @@ SELECTIONS = {
 # newest runs of those.
 OF_OTHER_TORCH = "torch22"
 BETWEEN = ("test_package.py", "test_ranks.py", "test_ranks.py::test_all_with_two_ranks")
+# Most tests that are apart are jobs of several ranks. Beside another one those take several times
+# as long, since each wait of a rank for another becomes one for a processor.
+BUSY_APART = 2
 # What a file may find built, and asks for without opening anything where it is not.
 ETCD_PROGRAMS = tuple(
     f"build/{preset}/cpp/src/coordinator/coordinator_test" for preset in ("release", "dev")
@@ -182,6 +185,7 @@ def suite_of(venv: Path, reports: Path, markers: str, path: Path, test: str) -> 
         venv=venv.name,
         alone=ALL_FAULTS.search(text) is not None and BESIDE not in text,
         kind=f"{venv.name}/{kind_of(path, text)}",
+        busy=BUSY_APART if test else 1,
     )
 
 

@@ -3,7 +3,7 @@
 A suite is a program of its own: a gtest program, pytest on one file, a step of CI. What passed
 before with the same inputs is one line (passed.py). What fails shows all that it printed. It is
 remembered how many processors a suite has kept busy, so that none computes beside others that do
-(side_by_side.py); of one that is new it is not known, and it counts as one.
+(side_by_side.py); of one that is new it is not known, and it counts as Suite.busy.
 """
 
 from __future__ import annotations
@@ -149,11 +149,11 @@ class Runner:
     def _seconds(self, suite: Suite) -> float:
         return float(self._memory.newest_note(suite).get(TOOK, "inf"))
 
-    def _busy(self, suite: Suite, default: str) -> float:
+    def _busy(self, suite: Suite, default: float) -> float:
         return float(self._memory.newest_note(suite).get(BUSY, default))
 
     def _job(self, suite: Suite) -> Job[Outcome]:
-        return Job(self._busy(suite, "1"), lambda: self._one(suite))
+        return Job(self._busy(suite, suite.busy), lambda: self._one(suite))
 
     def _drain_until(self, over: threading.Event) -> None:
         while not over.wait(DRAIN_EVERY_S):
@@ -188,7 +188,7 @@ class Runner:
 
     def _usage(self, suite: Suite, ended: Ended) -> dict[str, str]:
         """Beside others it keeps fewer processors busy than it would: what counts is the most."""
-        busy = max(self._busy(suite, "0"), ended.processor_s / ended.seconds)
+        busy = max(self._busy(suite, 0), ended.processor_s / ended.seconds)
         return {TOOK: f"{ended.seconds:.1f}", BUSY: f"{busy:.2f}"}
 
     def _remember(self) -> None:

@@ -56,7 +56,8 @@ def test_two_of_a_kind_run_side_by_side(tmp_path: Path) -> None:
 def test_others_run_one_by_one(tmp_path: Path) -> None:
     suites = [suite_of(f"alone {i}", ALONE, str(tmp_path), "x", alone=True) for i in range(3)]
     suites += [suite_of(f"kind {i}", ALONE, str(tmp_path), "x", kind=str(i)) for i in range(3)]
-    assert [outcome.status for outcome in run(tmp_path, *suites)] == [0] * 6
+    suites += [suite_of(f"busy {i}", ALONE, str(tmp_path), "x", busy=2) for i in range(3)]
+    assert [outcome.status for outcome in run(tmp_path, *suites)] == [0] * 9
 
 
 def test_the_longest_of_what_passed_before_comes_first(tmp_path: Path) -> None:
