@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
 
 def plans() -> list[dict[str, object]]:
-    """Plans of this many ranks, as pins: all without ZeRO, some with each level of it.
+    """Plans of this many ranks, as pins: without ZeRO of all shapes, some with each level of it.
 
     Tensor parallelism is in test_parallel_tensor.py.
     """
@@ -30,10 +30,9 @@ def plans() -> list[dict[str, object]]:
         for stages in (1, 2, 4)
         if corro.size() % stages == 0
         for zero in levels(stages)
-        for size in (1, 2, 4)
+        for size, recompute in ((1, "none"), (2, "none"), (2, "full"), (4, "full"))
         if SAMPLES // (corro.size() // stages) % size == 0
-        for recompute in ("none", "full")
-        if zero == 0 or (size == 2 and recompute == ("full" if zero == 3 else "none"))
+        if zero == 0 or (size, recompute) == (2, "full" if zero == 3 else "none")
     ]
 
 
@@ -45,7 +44,7 @@ def levels(stages: int) -> range:
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_every_plan_gives_the_losses_of_one_process(dropout: float) -> None:
     expected, trained = alone(gpt(dropout), next_token, batches())
-    for pins in plans():
+    for pins in plans() if dropout else plans()[::3]:  # What drops is harder to get right.
         model = gpt(dropout)
         with corro.parallelize(
             model, adam(model), next_token, batches()[0], machines(), pins=pins
