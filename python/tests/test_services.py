@@ -94,8 +94,8 @@ def test_replicas_have_parameters_of_one_dtype() -> None:
         declared.check_parameters([declared.Service("two", module, (), (), (0, 1), 2)])
 
 
-def service(name: str, on: Any, replicas: int = 1) -> declared.Service:
-    return declared.Service(name, load, (), (), on, replicas)
+def service(name: str, on: Any, replicas: int = 1, **needs: float) -> declared.Service:
+    return declared.Service(name, load, (), (), on, replicas, needs)
 
 
 def test_the_longest_colours_go_to_the_least_loaded_ranks() -> None:
@@ -115,6 +115,35 @@ def test_the_longest_colours_go_to_the_least_loaded_ranks() -> None:
         "wide": (0, 2),
     }
     assert places_of(services, 3)["wide"] == (0, 1)
+
+
+def test_services_go_where_there_is_what_they_need() -> None:
+    ranks = [{"memory": 4.0}, {"memory": 10.0, "gpu": 1.0}, {"memory": 10.0}]
+    services = [
+        service("small", None, memory=3),
+        service("large", None, memory=8),
+        service("fast", "red", gpu=1),
+        service("beside", "red", memory=2),
+        service("free", None),
+    ]
+    seconds = {"small": 9.0, "large": 1.0, "fast": 1.0, "beside": 1.0, "free": 1.0}
+    assert places_of(services, 3, seconds, ranks) == {
+        "small": (0,),
+        "large": (2,),
+        "fast": (1,),
+        "beside": (1,),
+        "free": (2,),
+    }
+    with pytest.raises(
+        corro.ResourceExhaustedError, match=r"colour red needs .*gpu 1.*at most .*gpu 0"
+    ):
+        places_of(services, 3, None, [{"memory": 10.0}] * 3)
+    with pytest.raises(
+        corro.ResourceExhaustedError, match='"fixed" needs memory 5; rank 0 has memory 4'
+    ):
+        places_of([service("fixed", 0, memory=5)], 3, None, ranks)
+    with pytest.raises(corro.ResourceExhaustedError, match="only 2 ranks have that"):
+        places_of([service("wide", None, 3, memory=5)], 3, None, ranks)
 
 
 PIPE = Plan(

@@ -165,6 +165,30 @@ def test_training_is_that_of_one_process(on: Sequence[Any]) -> None:
     check_as_in_one_process(Graph(), [rank_of(at) if isinstance(at, int) else at for at in on])
 
 
+def test_a_service_goes_to_the_rank_that_has_what_it_needs() -> None:
+    last = corro.size() - 1
+    seen: list[float] = []
+    with Graph(resources={"camera": 1} if corro.rank() == last else None) as graph:
+        seeing = {"camera": 1, "memory": 1e6}
+        eye = graph.service(lambda step: torch.ones(2) * step, name="eye", resources=seeing)
+        graph.service(lambda each: seen.append(each.sum().item()), eye, name="see", outputs=())
+        graph.run(3)
+        assert graph.places["eye"] == (last,)
+    assert not seen or seen == [0, 2, 4]
+
+    wanted = [
+        ({"camera": 2}, "camera 2; a rank has at most camera 1"),
+        ({"memory": 1e18}, "memory 1e[+]18; a rank has at most memory"),
+    ]
+    for needs, said in wanted:
+        with Graph(resources={"camera": 1}) as graph:
+            graph.service(torch.ones, name="much", outputs=(), resources=needs)
+            with pytest.raises(corro.ResourceExhaustedError, match=f'service "much" needs {said}'):
+                graph.run(1)
+    with pytest.raises(corro.InvalidArgumentError, match="'memory' has to be a name with a number"):
+        Graph().service(torch.ones, resources={"memory": "2 GB"})
+
+
 def test_replicas_share_rows_and_sum_gradients() -> None:
     if corro.size() == 1:
         pytest.skip("one rank has one replica")

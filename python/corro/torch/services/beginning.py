@@ -15,6 +15,7 @@ from corro.torch.services.declared import Channel, Service
 from corro.torch.services.first_step import Fire, run_first
 from corro.torch.services.network import Network
 from corro.torch.services.placing import places_of
+from corro.torch.services.supplies import Amounts, supplies_of
 
 
 def checked(
@@ -45,36 +46,44 @@ def begun(
     loss: Channel | None,
     optimizer: torch.optim.Optimizer | None,
     fire: Fire,
+    has: Amounts,
 ) -> Network:
     """Runs step 0 and returns the network that the plan is of; called by all ranks, blocks.
 
     Args:
         order: as checked() returns.
         fire: runs one cell for a step.
+        has: what the user says that this rank has.
 
     Raises:
         InvalidArgumentError: a service has failed, on every rank; the message names it.
+        ResourceExhaustedError: on every rank: none has what a service needs.
     """
-    network = Network(order, places_of(order, world().size()), loss)
+    supplies = supplies_of(has) if any(one.resources for one in order) else None
+    network = Network(order, places_of(order, world().size(), supplies=supplies), loss)
     run_first(network.cells, fire)
     if optimizer is not None:
         forwards = len(network.cells)
         network.add_training(optimizer)
         run_first(network.cells[forwards:], fire)
     if any(isinstance(one.on, str) or one.on is None for one in order):
-        return _moved(network, order, optimizer)
+        return _moved(network, order, optimizer, supplies)
     return network
 
 
 def _moved(
-    before: Network, order: Sequence[Service], optimizer: torch.optim.Optimizer | None
+    before: Network,
+    order: Sequence[Service],
+    optimizer: torch.optim.Optimizer | None,
+    supplies: Sequence[Amounts] | None,
 ) -> Network:
     """Returns the network with places by the time that step 0 took, state and all."""
     seconds = dict.fromkeys(before.places, 0.0)
     for cell in before.cells:
         if cell.of is not None:
             seconds[cell.of.name] += cell.seconds
-    after = Network(order, places_of(order, world().size(), seconds), before.loss)
+    places = places_of(order, world().size(), seconds, supplies)
+    after = Network(order, places, before.loss)
     after.go_on_from(before)
     if optimizer is not None:
         after.add_training(optimizer)

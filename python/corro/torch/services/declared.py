@@ -5,7 +5,7 @@ Nothing here runs, and every rank says the same: an error comes before anything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,7 @@ class Service:
     outputs: tuple[Channel, ...]
     on: int | str | tuple[int, ...] | None
     replicas: int
+    resources: Mapping[str, float] = field(default_factory=dict)  # That each replica needs.
 
     @property
     def module(self) -> nn.Module | None:
@@ -59,7 +60,10 @@ class Service:
         """Returns what ranks compare."""
         inputs, outputs = ([one.name for one in ends] for ends in (self.inputs, self.outputs))
         slots = [one.slots for one in self.outputs]
-        return f"{self.name}{inputs}->{outputs} on {self.on!r} x{self.replicas} slots {slots}"
+        needs = f" needs {dict(self.resources)}" if self.resources else ""
+        return (
+            f"{self.name}{inputs}->{outputs} on {self.on!r} x{self.replicas} slots {slots}{needs}"
+        )
 
 
 def checked_name(name: object, what: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import chain, count
@@ -26,7 +26,7 @@ from corro import _arguments
 from corro._context import world
 from corro._objects import allgather_bytes
 from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentError, NotFoundError
-from corro.torch.services import beginning, declared, drawing, log
+from corro.torch.services import beginning, declared, drawing, log, supplies
 from corro.torch.services.cells import Call, Cell, Forward, Tensors, call_here
 from corro.torch.services.declared import Channel, Place, Service
 from corro.torch.services.first_step import failure_of
@@ -52,15 +52,25 @@ class Graph:
         policy: orders all firings beforehand, on rank 0: a function that gets those that are ready
             (corro.torch.services.Ready) and returns one of them, or a Native. None: each service
             fires as soon as its channels and its lane allow it.
+        resources: what this rank has, by names that services use in theirs, as {"camera": 1}. Its
+            "memory" (bytes that are left, by an even share for each rank of a host) and "gpu" (1 if
+            it sees one) are found.
     """
 
-    def __init__(self, *, lanes: str = "sequence", policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        lanes: str = "sequence",
+        policy: Policy | None = None,
+        resources: Mapping[str, float] | None = None,
+    ) -> None:
         if lanes not in LANES:
             raise InvalidArgumentError(f"Graph: lanes has to be one of {LANES}, not {lanes!r}")
         if policy is not None and not callable(policy):
             raise InvalidArgumentError(f"Graph: policy has to be a function, not {policy!r}")
         if policy is not None and lanes != "sequence":
             raise InvalidArgumentError('Graph: a policy orders services in lanes="sequence" alone')
+        self._has = supplies.checked(resources, "Graph")
         self.steps = 0
         """Steps that were run."""
         self.log: deque[Fired] = deque(maxlen=log.MOST_KEPT)
@@ -96,6 +106,7 @@ class Graph:
         outputs: Channel | Sequence[str | Channel] | None = None,
         on: Place = None,
         replicas: int = 1,
+        resources: Mapping[str, float] | None = None,
         slots: int = 2,
     ) -> Any:
         """Adds a service, and returns the channel of its output; of several, a tuple.
@@ -115,6 +126,8 @@ class Graph:
                 optimizer's state, and what a function keeps does not: that needs a rank.
             replicas: that share the rows (dim 0) of every input; rows of their outputs are joined,
                 gradients of parameters summed.
+            resources: that each replica needs, as {"memory": 2e9, "gpu": 1}: it goes to a rank that
+                has so much left, beside other services; one `on` a rank is refused if that has not.
             slots: of each output: how many steps it may be ahead of those that take it.
 
         Raises:
@@ -135,7 +148,8 @@ class Graph:
         fed = tuple(self._output(each, name, slots) for each in (name,) if given is None) or tuple(
             self._output(each, name, slots) for each in given or ()
         )
-        one = Service(name, function, inputs, fed, place, replicas)
+        needs = supplies.checked(resources, what)
+        one = Service(name, function, inputs, fed, place, replicas, needs)
         for each in fed:
             each.feeder = one
         for each in inputs:
@@ -194,6 +208,7 @@ class Graph:
             InvalidArgumentError: the services are no network (on every rank, before any runs), or
                 one has failed in its first step, or here; the policy has failed.
             FailedPreconditionError: services wait for each other; the graph has failed before.
+            ResourceExhaustedError: no rank has what a service needs (on all, before any runs).
             MismatchError: ranks have declared different graphs.
             CorroError: a service of another rank has failed; the message names it.
         """
@@ -275,7 +290,7 @@ class Graph:
     # --- How it begins ----------------------------------------------------------------------------
 
     def _begin(self, order: Sequence[Service]) -> None:
-        network = beginning.begun(order, self._loss, self._optimizer, self._fire)
+        network = beginning.begun(order, self._loss, self._optimizer, self._fire, self._has)
         apart = self._lanes != "sequence" or self._policy is not None
         self._running = Running(network.cells, world().size(), self._lanes, apart, self._fire)
         self._network, self.steps = network, FIRST
