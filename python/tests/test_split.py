@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+import corro
+from corro.planned import Shape
 from corro.torch.parallel import Call, Split, rule
 from corro.torch.parallel.tensor import Axis, Division
+from corro.torch.parallel.tensor.choice import Choices, choices_of, described
+from corro.torch.parallel.tensor.split import autograd_functions_get_wholes
 
 RANKS = 2
 X = torch.randn(2, 3, 12, 4, generator=torch.Generator().manual_seed(1))
@@ -144,13 +148,26 @@ def test_dropout_drops_what_it_drops_of_the_whole() -> None:
     assert F.dropout(split(X, 0, 2), 0.4, training=False).local.equal(X[:, :, :6])
 
 
-def test_what_has_no_rule_gets_the_whole() -> None:
-    class Joining(Axis):
-        def rows(self, _: Tensor, lengths: list[int]) -> Tensor:
-            assert lengths == [6, 6]
-            return X.movedim(2, 0)
+class Joining(Axis):
+    """Rank 0's, which has X's first half of dim 2, and is sent the other."""
 
-    x = Split(X[:, :, :6], Division(Joining(0, RANKS, None), 2, 12))
+    def __init__(self, *, cuts_tokens: bool = False) -> None:
+        super().__init__(0, RANKS, None, cuts_tokens=cuts_tokens)
+
+    @property
+    def is_trial(self) -> bool:
+        return False
+
+    def rows(self, _: Tensor, lengths: list[int]) -> Tensor:
+        assert lengths == [6, 6]
+        return X.movedim(2, 0)
+
+    def half(self) -> Split:
+        return Split(X[:, :, :6], Division(self, 2, 12), is_of_tokens=self.cuts_tokens)
+
+
+def test_what_has_no_rule_gets_the_whole() -> None:
+    x = Joining().half()
     assert torch.logcumsumexp(x, 2).equal(torch.logcumsumexp(X, 2))
     assert str(x) == str(X)
 
@@ -166,3 +183,94 @@ def test_a_rule_of_ones_own() -> None:
         return call.like(doubled(call.args[0].local), call.args[0])
 
     check(doubled, X, 2)
+
+
+# --- Tokens ---------------------------------------------------------------------------------------
+
+
+class Reads(torch.autograd.Function):
+    @staticmethod
+    def forward(_: Any, x: Tensor) -> Tensor:
+        assert type(x) is Tensor
+        return x * 2
+
+    @staticmethod
+    def backward(_: Any, gradient: Tensor) -> Tensor:
+        return gradient * 2
+
+
+def test_a_split_of_tokens_is_joined_to_meet_one_of_features() -> None:
+    x = Joining(cuts_tokens=True).half()
+    features = Split(X[..., :2], Division(x.division.axis, 3, 4))
+    both = x * features
+    assert (both.division.dim, both.is_of_tokens) == (3, False)
+    assert both.local.equal((X * X)[..., :2])
+    assert (x + x).is_of_tokens
+
+
+def test_a_function_of_autograd_gets_the_whole() -> None:
+    x = Joining(cuts_tokens=True).half()
+    with autograd_functions_get_wholes():
+        assert Reads.apply(x).equal(X * 2)
+
+
+def test_what_is_in_place_and_has_no_rule_is_refused() -> None:
+    x = Joining(cuts_tokens=True).half()
+    with pytest.raises(corro.FailedPreconditionError, match="erfinv, in place.*pin sequence"):
+        x.erfinv_()
+
+
+class Pair(nn.Module):
+    """Columns and rows, with something in between the pairs."""
+
+    def __init__(self, between: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.table, self.norm = nn.Embedding(10, 8), nn.LayerNorm(8)
+        self.up, self.down, self.head = nn.Linear(8, 16), nn.Linear(16, 8), nn.Linear(8, 10)
+        self.between = between
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.table(x)
+        x = x + self.down(F.gelu(self.up(self.norm(x))))
+        return self.head(F.dropout(self.between(x), 0.1))
+
+
+def chosen(between: Callable[[Tensor], Tensor], tokens: int = 6) -> Choices:
+    model = Pair(between)
+    names = [name for name, _ in model.named_parameters()]
+    batch = torch.zeros(2, tokens, dtype=torch.int64)
+    shape = Shape(tensor=2, sequence_parallel=True)
+
+    def loss(model: nn.Module, x: Tensor) -> Tensor:
+        return F.cross_entropy(model(x).flatten(0, 1), x.flatten())
+
+    return choices_of(model, loss, batch, names, shape)
+
+
+@pytest.mark.parametrize("tokens", [6, 7, 2])
+def test_tokens_are_divided_between_products(tokens: int) -> None:
+    choices = chosen(lambda x: x, tokens)
+    assert choices.cuts_tokens
+    assert "  along tokens: activations between products" in described(choices, 2, 9)
+    assert {"table.weight", "down.weight", "head.bias"} <= choices.parameters.keys()
+    assert "down.bias" not in choices.parameters
+
+
+@pytest.mark.parametrize(
+    ("between", "reason"),
+    [
+        (lambda x: x + x.logcumsumexp(1) + x.flip(1), "2 products read them, and 2 functions"),
+        (lambda x: x.erfinv_(), "erfinv, in place, has no rule"),
+    ],
+)
+def test_tokens_stay_together_where_that_does_not_pay(
+    between: Callable[[Tensor], Tensor], reason: str
+) -> None:
+    choices = chosen(between)
+    assert not choices.cuts_tokens
+    assert reason in described(choices, 2, 9)[-1]
+    assert {"table.weight", "down.weight"} <= choices.parameters.keys()
+
+
+def test_one_token_is_not_divided() -> None:
+    assert not chosen(lambda x: x, 1).cuts_tokens

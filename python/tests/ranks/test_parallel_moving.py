@@ -14,7 +14,7 @@ from corro._objects import allgather_object
 from corro.torch.parallel import Trainer
 from corro.torch.parallel.moving import Offer, boxes_of, move
 from corro.torch.parallel.planning import agreed_plan
-from corro.torch.parallel.tensor.choice import Choice
+from corro.torch.parallel.tensor.choice import Choices
 
 pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
@@ -36,7 +36,7 @@ def plans() -> list[dict[str, object]]:
 
 def follow(trainer: Trainer, pins: dict[str, object]) -> None:
     group = corro.world()
-    strategies, nothing = ("data", "pipeline", "sharding"), dict[str, Choice]()
+    strategies, nothing = ("data", "pipeline", "sharding"), Choices({})
     planned, _ = agreed_plan(
         *(trainer._recording, group, machines(), "time", pins, None, strategies),
         lambda _: nothing,

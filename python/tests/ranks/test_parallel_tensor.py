@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from parallel_training import SEED, adam, alone, batches, gpt, machines, next_token
+from parallel_training import SAMPLES, SEED, adam, alone, batches, gpt, machines, next_token
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import corro
+from corro._context import world
 from corro.torch.parallel import Trainer
+from corro.torch.parallel.tensor import Axis, Division
+from corro.torch.parallel.tensor.division import (
+    enter,
+    gather,
+    join,
+    scatter,
+    share,
+    summed,
+    take,
+)
 
 pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
@@ -70,7 +82,7 @@ def pins_of(tensor: int) -> dict[str, Any]:
 def plans() -> list[dict[str, Any]]:
     """Tensor parallelism alone, and with data parallelism at levels of ZeRO."""
     return [
-        {"tensor": tensor, "pipeline": 1, "zero": zero, "micro_batch": 2, "recompute": recompute}
+        {**pins_of(tensor), "zero": zero, "recompute": recompute}
         for tensor in (2, 4)
         if corro.size() % tensor == 0
         for zero in ((0, 2, 3) if tensor < corro.size() else [0])
@@ -95,18 +107,22 @@ def check(make: Any, loss: Any, steps: list[Any], pins: dict[str, Any]) -> Train
 def test_every_plan_trains_as_one_process() -> None:
     for pins in plans():
         plain = pins["zero"] == 0 and pins["recompute"] == "none"
-        check(attending, next_token, batches(20 if plain else 8), pins)
+        trainer = check(attending, next_token, batches(20 if plain else 8), pins)
+        assert "along tokens: activations between products" in trainer.why
 
 
 def test_heads_that_cannot_be_divided_stay_whole() -> None:
     trainer = check(lambda: attending(3), next_token, batches(4), pins_of(2))
+    assert "activations between products, since" in trainer.why
     assert "qkv" not in trainer.why
     assert "blocks.*.mlp.0.weight" in trainer.why
 
 
 def test_a_table_that_is_the_heads_too() -> None:
-    trainer = check(lambda: gpt(0.2), next_token, batches(8), pins_of(2))
+    pins = {**pins_of(2), "sequence_parallel": False}
+    trainer = check(lambda: gpt(0.2), next_token, batches(8), pins)
     assert "along dim 0: embed.weight" in trainer.why
+    assert "activations" not in trainer.why
 
 
 def test_ranks_keep_a_part_and_a_report_says_so() -> None:
@@ -252,3 +268,140 @@ def test_a_pipeline_of_pairs_gives_the_losses_of_one_process(recompute: str) -> 
     losses = [trainer.step(batch) for batch in batches()]
     torch.testing.assert_close(torch.tensor(losses), torch.tensor(wanted), rtol=1e-5, atol=0)
     trainer.close()
+
+
+# --- Tokens ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tokens", "blocks"), [(9, 1), (24, 3)])
+def test_maps_and_their_gradients(tokens: int, blocks: int) -> None:
+    random = torch.Generator().manual_seed(1)
+    drawn = torch.randn(corro.size(), 2, tokens, 3, generator=random)
+    own, whole, total = drawn[corro.rank()], drawn[0], drawn.sum(0)
+    axis = Axis(corro.rank(), corro.size(), world())
+    division = Division(axis, 1, tokens, blocks)
+    part, part_of_total = division.part(whole), division.part(total)
+    maps: dict[str, tuple[Callable[[Tensor], Tensor], Tensor, Tensor, Tensor, Tensor]] = {
+        "enter": (lambda x: enter(x, axis), whole, whole, own, total),
+        "sum": (lambda x: summed(x, axis), own, total, whole, whole),
+        "take": (lambda x: take(x, division), whole, part, part, whole),
+        "join": (lambda x: join(x, division), part, whole, whole, part),
+        "gather": (lambda x: gather(x, division), part, whole, own, part_of_total),
+        "scatter": (lambda x: scatter(x, division), own, part_of_total, part, whole),
+        "share": (lambda x: summed(share(x, axis), axis), whole, whole, whole, whole),
+    }
+    for name, (function, given, wanted, gradient, wanted_gradient) in maps.items():
+        x = given.clone().requires_grad_()
+        y = function(x)
+        y.backward(gradient)
+        torch.testing.assert_close(y, wanted, msg=name)
+        torch.testing.assert_close(x.grad, wanted_gradient, msg=name)
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.float32)
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return self.weight * wide.to(x.dtype)
+
+
+class Rotating(nn.Module):
+    """As Llama is written: RMS norms, positions that rotate, gates, fewer keys than queries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(75, 24)
+        self.norms = nn.ModuleList([RMSNorm(24) for _ in range(3)])
+        self.q, self.k, self.v, self.o = (
+            nn.Linear(24, width, bias=False) for width in (24, 12, 12, 24)
+        )
+        self.gate, self.up = nn.Linear(24, 40, bias=False), nn.Linear(24, 40, bias=False)
+        self.down, self.head = nn.Linear(40, 24, bias=False), nn.Linear(24, 75, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x)
+        y = self.norms[0](x)
+        q, k, v = (
+            each(y).unflatten(-1, (-1, 6)).transpose(1, 2) for each in (self.q, self.k, self.v)
+        )
+        angles = torch.arange(x.shape[1])[:, None] * torch.tensor([1, 0.1, 0.01])
+        cos, sin = (each.repeat(1, 2) for each in (angles.cos(), angles.sin()))
+        q, k = (
+            each * cos + torch.cat([-each[..., 3:], each[..., :3]], -1) * sin for each in (q, k)
+        )
+        k, v = (each.repeat_interleave(2, 1) for each in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + F.dropout(self.o(y.transpose(1, 2).flatten(2)), 0.1)
+        y = self.norms[1](x)
+        x = x + F.dropout(self.down(F.silu(self.gate(y)) * self.up(y)), 0.1)
+        return self.head(self.norms[2](x))
+
+
+def rotating() -> nn.Module:
+    torch.manual_seed(SEED)
+    return Rotating()
+
+
+def test_tokens_that_cannot_be_divided_equally_or_not_at_all() -> None:
+    steps = [each[:, :tokens] for each, tokens in zip(batches(6), (12, 8, 4, 3, 2, 6), strict=True)]
+    trainer = check(rotating, next_token, steps, {**pins_of(2), "micro_batch": SAMPLES})
+    assert "along tokens: activations between products" in trainer.why
+
+
+def test_mixed_precision_with_tokens_divided() -> None:
+    def loss(model: nn.Module, tokens: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return next_token(model, tokens)
+
+    losses = []
+    for tensor in (1, 2):
+        model = rotating()
+        pins = {**pins_of(tensor), "micro_batch": SAMPLES // corro.size() * tensor}
+        with corro.parallelize(
+            model, adam(model), loss, batches()[0], machines(), pins=pins
+        ) as trainer:
+            losses.append([trainer.step(batch) for batch in batches(3)])
+    assert losses[0] == pytest.approx(losses[1], rel=4e-3)
+
+
+def test_ranks_keep_a_part_of_what_lies_between_products() -> None:
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    def forget(parameters: Iterable[Tensor]) -> None:
+        for each in parameters:
+            kept.pop(each.untyped_storage().data_ptr(), None)
+
+    def loss(model: nn.Module, tokens: Tensor) -> Tensor:
+        if type(tokens) is not Tensor:
+            return model(tokens).pow(2).mean()
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda each: each):
+            return model(tokens).pow(2).mean()
+
+    def made() -> nn.Module:
+        return nn.Sequential(nn.Embedding(75, 24), *[Block(24, 4, 0.0) for _ in range(3)])
+
+    bytes_of = {}
+    for tokens_divided in (False, True):
+        model = made()
+        pins = {**pins_of(2), "micro_batch": SAMPLES, "sequence_parallel": tokens_divided}
+        with corro.parallelize(
+            model, adam(model), loss, batches()[0], machines(), pins=pins
+        ) as trainer:
+            trainer.step(batches()[0])
+            forget((*model.parameters(), *trainer._parts.parts))
+            bytes_of[tokens_divided] = sum(kept.values())
+    model = made()
+    loss(model, batches()[0])
+    forget(model.parameters())
+    whole = sum(kept.values())
+    assert bytes_of[True] < 0.52 * whole < 0.6 * whole < bytes_of[False]

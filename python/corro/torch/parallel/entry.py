@@ -21,7 +21,7 @@ from corro.torch.parallel.replanning import Planning, Wishes
 from corro.torch.parallel.scaling import Scaling, refusal_of
 from corro.torch.parallel.sharded_optimizer import goes_by_elements
 from corro.torch.parallel.stage import Loss
-from corro.torch.parallel.tensor.choice import Choice, choices_of
+from corro.torch.parallel.tensor.choice import Choices, choices_of
 from corro.torch.parallel.trainer import Trainer, device_of
 from corro.torch.wrapped import WrappedOptimizer
 
@@ -59,9 +59,9 @@ def parallelize(
             (docs/planner.md), with a device for each rank. None: this job's ranks, whose speed and
             links are measured, in about a second.
         objective: "time", "cost" or "samples_per_price".
-        strategies: those that are allowed, of "data", "pipeline", "tensor", "sharding" (ZeRO),
-            "recompute". Tensor and sharding need an optimizer of torch.optim that goes by elements,
-            as Adam and SGD do.
+        strategies: those that are allowed, of "data", "pipeline", "tensor", "sequence" (tokens are
+            divided over the ranks of tensor, too), "sharding" (ZeRO), "recompute". Tensor and
+            sharding need an optimizer of torch.optim that goes by elements, as Adam and SGD do.
         pins: what is decided already, as corro.plan() takes it: {"pipeline": 2, "micro_batch": 1}.
         memory_limit: of a device, bytes or text as "2 GiB"; default: 94 % of what it has.
         max_norm: gradients are scaled down to this 2-norm, over all parameters, if theirs is more.
@@ -93,9 +93,9 @@ def parallelize(
         excluded.add("tensor")
     allowed = tuple(each for each in strategies if each not in excluded)
 
-    def choices(planned: Planned) -> dict[str, Choice]:
+    def choices(planned: Planned) -> Choices:
         names = _of_one_stage(model, optimizer, recording, planned)
-        return choices_of(model, loss, batch, names, planned.decisions.shape.tensor)
+        return choices_of(model, loss, batch, names, planned.decisions.shape)
 
     wishes = Wishes(resources, objective, dict(pins or {}), memory_limit, allowed, main_weights)
     planning = Planning(wishes, device_of(model), recording.dtype, choices, may_change=replan)

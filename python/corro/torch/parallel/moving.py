@@ -39,6 +39,7 @@ from corro.torch.copies import Live, Place, Read
 from corro.torch.parallel.sharded_optimizer import is_like
 from corro.torch.parallel.shards import part_of
 from corro.torch.parallel.stand_ins import stand_in
+from corro.torch.parallel.tensor.choice import Choices
 from corro.torch.verbs import DTYPES
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def move(trainer: Trainer, planned: Planned, group: Group, read: Read) -> None:
     _context.barrier(group)
     _let_go(trainer)
     _adopt(trainer, received)
-    trainer._follow(planned, group, loaded, {})
+    trainer._follow(planned, group, loaded, Choices({}))
     trainer._adopt_main_weights(received.parameters)
     _adopt_state(trainer, received)
     trainer._whole = False
@@ -220,7 +221,7 @@ def empty(trainer: Trainer, planned: Planned, group: Group) -> None:
     _context.barrier(group)
     _let_go(trainer)
     _adopt(trainer, _Received({name: form.empty() for name, form in trainer._forms.items()}))
-    trainer._follow(planned, group, loaded, {})
+    trainer._follow(planned, group, loaded, Choices({}))
     trainer._whole = True
 
 

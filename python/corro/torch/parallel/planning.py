@@ -29,13 +29,13 @@ from corro.torch.parallel.resources import checked_resources
 from corro.torch.parallel.samples import count_of, form_of
 from corro.torch.parallel.sharding import PARAMETERS
 from corro.torch.parallel.stage import Loss
-from corro.torch.parallel.tensor.choice import Choice
+from corro.torch.parallel.tensor.choice import Choices
 from corro.torch.recorder.describe import Subject, describe
 from corro.torch.recorder.run import dtype_of, first_tensor, tokens_of, trace_step
 
-STRATEGIES = ("data", "pipeline", "tensor", "sharding", "recompute")
-Choosing = Callable[[Planned], Mapping[str, Choice]]
-"""Which parameters the tensor parallelism of a plan divides, and how."""
+STRATEGIES = ("data", "pipeline", "tensor", "sequence", "sharding", "recompute")
+Choosing = Callable[[Planned], Choices]
+"""What the tensor parallelism of a plan divides, and how."""
 _PINS = {"overlap": False, "schedule": "1f1b"}
 _NONE, _ATTENTION, _FULL, _OFFLOAD = range(4)  # Levels of recomputation in a decision file.
 
@@ -137,17 +137,17 @@ def agreed_plan(
     memory_limit: float | str | None,
     strategies: Iterable[str],
     choices: Choosing,
-) -> tuple[Planned, Mapping[str, Choice]]:
+) -> tuple[Planned, Choices]:
     """Plans on the group's first rank, and returns the same on all. Blocks until all have come.
 
     Args:
-        choices: returns which parameters a plan's tensor parallelism divides, and how.
+        choices: returns what a plan's tensor parallelism divides.
 
     Raises:
         InvalidArgumentError: the resources or the options are wrong.
         ResourceExhaustedError: nothing fits: by how much, where, and what would.
     """
-    answer: tuple[Planned, Mapping[str, Choice]] | CorroError | None = None
+    answer: tuple[Planned, Choices] | CorroError | None = None
     if group.rank() == 0:
         try:
             checked_resources(resources, group.size())
@@ -223,7 +223,7 @@ class _Planner:
         """Whether tensor parallelism divides most of the parameters, as the planner counts on."""
         sizes = self.recording.parameters
         try:
-            divided = sum(sizes[name] for name in self.choices(found))
+            divided = sum(sizes[name] for name in self.choices(found).parameters)
         except InvalidArgumentError:  # The model does not run on parts of tensors.
             return False
         return 2 * divided >= sum(sizes.values())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from corro.torch.parallel.capability import RankReport
-    from corro.torch.parallel.tensor.choice import Choice
+    from corro.torch.parallel.tensor.choice import Choices
 
 _OF_A_WORLD = ("tensor", "context", "expert", "data", "pipeline", "chunks", "micro_batch")
 """Pins that another number of ranks may not allow."""
@@ -114,7 +114,7 @@ class Planning:
         self._report: RankReport | None = None  # What this rank has measured.
         self._reports: tuple[Group, list[RankReport]] | None = None  # All of a group's.
 
-    def first(self, recording: Recording, group: Group) -> tuple[Planned, Mapping[str, Choice]]:
+    def first(self, recording: Recording, group: Group) -> tuple[Planned, Choices]:
         """Plans for the group's ranks; also returns how tensors are divided. Blocks."""
         resources = self.wishes.resources
         if resources is None:
@@ -155,7 +155,7 @@ class Planning:
         resources: object,
         pins: Mapping[str, object],
         strategies: tuple[str, ...],
-    ) -> tuple[Planned, Mapping[str, Choice]]:
+    ) -> tuple[Planned, Choices]:
         wishes = self.wishes
         dtypes = {"gradient_dtype": "f32"} if wishes.main_weights else {}
         asked = wishes.objective, {**dtypes, **pins}, wishes.memory_limit, strategies

@@ -25,6 +25,7 @@ from corro.torch.parallel.borders import Border, Layer, Place
 from corro.torch.parallel.randomness import Places
 from corro.torch.parallel.sharding import Sharding
 from corro.torch.parallel.stand_ins import StandIns
+from corro.torch.parallel.tensor.split import whole_of
 
 Loss = Callable[[nn.Module, Any], Tensor]
 
@@ -100,7 +101,8 @@ class Stage:
             try:
                 return self._loss(self._model, batch)
             except _Ended as ended:
-                return ended.tensor
+                whole: Tensor = whole_of(ended.tensor)
+                return whole
 
     @contextmanager
     def _changed(self, received: Tensor | None, places: Places | None) -> Iterator[None]:

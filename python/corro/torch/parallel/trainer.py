@@ -55,7 +55,7 @@ from corro.torch.parallel.shards import Form
 from corro.torch.parallel.shares import groups_of, shares_of
 from corro.torch.parallel.stage import Loss, Stage
 from corro.torch.parallel.stand_ins import stand_in
-from corro.torch.parallel.tensor.choice import Choice, described
+from corro.torch.parallel.tensor.choice import Choices, described
 from corro.torch.parallel.tensor.division import Axis
 from corro.torch.parallel.tensor.parts import Parts
 
@@ -126,9 +126,7 @@ class Trainer:
         ranks = [group.ranks[seat] for seat in seats]
         return corro.load_plan(runnable(planned, self._recording), new_group(ranks))
 
-    def _follow(
-        self, planned: Planned, group: Group, loaded: LoadedPlan, choices: Mapping[str, Choice]
-    ) -> None:
+    def _follow(self, planned: Planned, group: Group, loaded: LoadedPlan, choices: Choices) -> None:
         """Makes steps by this plan from here on. Does not communicate.
 
         Parameters of this rank's stage are whole, and the optimizer steps parameters, no parts.
@@ -149,7 +147,7 @@ class Trainer:
         self._first, self._last = self._stage_number == 0, self._stage_number == len(stages) - 1
         self._users = self._users_of_parameters(planned)
         tensor = new_group(self._seats.axis) if shape.tensor > 1 else None
-        self._axis = Axis(self._seats.tensor, shape.tensor, tensor)
+        self._axis = Axis(self._seats.tensor, shape.tensor, tensor, cuts_tokens=choices.cuts_tokens)
         self._divide_parameters(lag_of(loaded.plan, f"B{self._seats.own}"))
         self._stage = Stage(
             self.model,
@@ -170,7 +168,8 @@ class Trainer:
         parameters = dict(self.model.named_parameters())
         users = {name: used for name, used in self._users.items() if parameters[name].requires_grad}
         groups = groups_of(users.values(), self._seats.columns)
-        here = {name: each for name, each in self._choices.items() if users.get(name) == (own,)}
+        divided = self._choices.parameters
+        here = {name: each for name, each in divided.items() if users.get(name) == (own,)}
         self._parts = Parts(self.model, here, self._axis)
         step_parts(self.optimizer, [self._parts])
         parts = dict(zip(self._parts.names, self._parts.parts, strict=True))
@@ -489,6 +488,7 @@ class Trainer:
                 with self._failures.noted(), self._randomness.of(self.steps, self._samples(micro)):
                     torch.autograd.backward(result, gradient)
         self._sharding.end_backward()
+        self._axis.forget()
         if not self._first:
             gradient = None if received is None else received.grad
             if received is not None and gradient is None:

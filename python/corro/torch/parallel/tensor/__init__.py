@@ -1,7 +1,8 @@
 """Tensor parallelism: the ranks of an axis compute one sample together, each with its part.
 
 division.py says how a tensor is divided, split.py is such a tensor, shapes.py and products.py are
-the rules of torch's functions, choice.py finds which parameters are divided, parts.py keeps them.
+the rules of torch's functions, tokens.py divides what lies between products, choice.py finds which
+parameters are divided, parts.py keeps them.
 """
 
 from corro.torch.parallel.tensor import products, shapes

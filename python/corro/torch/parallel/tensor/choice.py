@@ -12,8 +12,7 @@ So the very rules that the training will use decide, whatever the user's code do
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +23,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from corro.errors import InvalidArgumentError
-from corro.torch.parallel.tensor.division import Axis, Division, join
-from corro.torch.parallel.tensor.split import QUESTIONS, Split
+from corro.planned import Shape
+from corro.torch.parallel.tensor.division import Axis, Division
+from corro.torch.parallel.tensor.split import QUESTIONS, Split, autograd_functions_get_wholes
 from corro.torch.recorder.fakes import Fakes, faked, log_silenced, random_state_kept
 from corro.torch.recorder.run import one_line
 from corro.torch.recorder.trace import Tracer
@@ -39,52 +39,99 @@ class Choice:
     blocks: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What tensor parallelism divides."""
+
+    parameters: Mapping[str, Choice]
+    cuts_tokens: bool = False
+    """Whether activations between products are divided along tokens: sequence parallelism."""
+    reason: str = ""
+    """Why they are not, though they were to be."""
+
+
 def choices_of(
     model: nn.Module,
     loss: Callable[[nn.Module, Any], Tensor],
     batch: Any,
     names: Iterable[str],
-    ranks: int,
-) -> dict[str, Choice]:
-    """Returns which of the parameters are divided over `ranks`.
+    shape: Shape,
+) -> Choices:
+    """Returns what is divided over the ranks of a plan's tensor parallelism.
+
+    Tokens are, if the plan says so, and if more products read them so than other functions, without
+    a rule, need them whole.
 
     Args:
-        names: parameters that may be.
+        names: parameters that may be divided.
 
     Raises:
         InvalidArgumentError: the model does not run on parts of tensors.
     """
-    blocks = dict.fromkeys(names, 1) if ranks > 1 else {}
-    while blocks:
-        trial = _Trial(ranks, blocks)
-        trial.run(model, loss, batch)
+    names, reason = tuple(names) if shape.tensor > 1 else (), ""
+    if shape.sequence_parallel and names:
+        try:
+            trial = _last_trial(model, loss, batch, names, shape.tensor, cuts_tokens=True)
+        except InvalidArgumentError as error:
+            assert isinstance(error.__cause__, Exception)
+            reason = one_line(error.__cause__)
+        else:
+            if trial.gathers > trial.joins:
+                return Choices(trial.choices, cuts_tokens=True)
+            reason = (
+                f"{trial.gathers} products read them, and {trial.joins} functions without a rule"
+            )
+    trial = _last_trial(model, loss, batch, names, shape.tensor)
+    return Choices(trial.choices, reason=reason)
+
+
+def _last_trial(
+    model: nn.Module,
+    loss: Callable[[nn.Module, Any], Tensor],
+    batch: Any,
+    names: Sequence[str],
+    ranks: int,
+    *,
+    cuts_tokens: bool = False,
+) -> _Trial:
+    """Returns the trial in which nothing was given up."""
+    blocks = dict.fromkeys(names, 1)
+    while True:
+        trial = _Trial(ranks, blocks, cuts_tokens=cuts_tokens)
+        if blocks:
+            trial.run(model, loss, batch)
         if not trial.given_up:
-            return trial.choices
+            return trial
         for name, pieces in trial.given_up.items():
             if pieces:
                 blocks[name] = pieces
             else:
                 del blocks[name]
-    return {}
 
 
-def described(choices: Mapping[str, Choice], ranks: int, parameters: int) -> list[str]:
+def described(choices: Choices, ranks: int, parameters: int) -> list[str]:
     """Returns lines that say what is divided; layers of one list are told as one."""
     alike: dict[Choice, dict[str, None]] = {}
-    for name, choice in choices.items():
+    for name, choice in choices.parameters.items():
         alike.setdefault(choice, {})[re.sub(r"(?<=[a-z])\.\d+\.", ".*.", name, count=1)] = None
-    lines = [f"divided over {ranks} ranks: {len(choices)} of {parameters} parameters"]
+    lines = [f"divided over {ranks} ranks: {len(choices.parameters)} of {parameters} parameters"]
     for choice, names in alike.items():
         blocks = f", in {choice.blocks} blocks" if choice.blocks > 1 else ""
         lines.append(f"  along dim {choice.dim}{blocks}: {', '.join(names)}")
+    if choices.cuts_tokens:
+        lines.append("  along tokens: activations between products")
+    elif choices.reason:
+        lines.append(f"  whole: activations between products, since {choices.reason}")
     return lines
 
 
 class _Trial(Axis):
     """One run; nothing is sent."""
 
-    def __init__(self, ranks: int, blocks: Mapping[str, int]) -> None:
-        super().__init__(0, ranks, None)
+    def __init__(self, ranks: int, blocks: Mapping[str, int], *, cuts_tokens: bool) -> None:
+        super().__init__(0, ranks, None, cuts_tokens=cuts_tokens)
+        self.gathers = self.joins = 0
+        """How often products, and functions without a rule, have read what was cut along tokens."""
         self.choices: dict[str, Choice] = {}
         self.given_up: dict[str, int] = {}
         """Parameters that cannot be divided so; with how many blocks they could, perhaps."""
@@ -101,7 +148,8 @@ class _Trial(Axis):
                 id(each): name for name, each in model.named_parameters() if name in self._blocks
             }
             try:
-                with mode, Tracer(model), _Calls(self), self._functions_watched():
+                watched = autograd_functions_get_wholes(self.give_up_on)
+                with mode, Tracer(model), _Calls(self), watched:
                     loss(model, given)
             except Exception as error:
                 raise InvalidArgumentError(
@@ -111,11 +159,19 @@ class _Trial(Axis):
 
     def give_up(self, origins: frozenset[str], pieces: int = 0) -> None:
         """What comes behind a split that has to be tried again is not judged."""
-        if pieces > 1 and all(self._blocks[name] == 1 for name in origins):
+        if not origins:
+            self.joins += 1
+        elif pieces > 1 and all(self._blocks[name] == 1 for name in origins):
             self.given_up.update((name, pieces) for name in origins - self.given_up.keys())
             self._tries_again = True
         elif not self._tries_again:
             self.given_up.update(dict.fromkeys(origins, 0))
+
+    def entered(self, tensor: Tensor, division: Division | None = None) -> Tensor:
+        before = self._entered
+        entered = super().entered(tensor, division)
+        self.gathers += division is not None and self._entered is not before
+        return entered
 
     def give_up_on(self, values: Any) -> None:
         """Of splits and parameters among the values, none can be divided."""
@@ -132,23 +188,6 @@ class _Trial(Axis):
                 self.give_up(frozenset([self._names[id(each)]]))
             elif _is_computed(each) and each.local.requires_grad and not torch.is_grad_enabled():
                 self.give_up(each.origins)
-
-    @contextmanager
-    def _functions_watched(self) -> Iterator[None]:
-        """Inside, functions of autograd, which torch does not tell of, get whole tensors."""
-        own = torch.autograd.Function.__dict__["apply"]
-
-        def apply(cls: Any, *args: Any, **keywords: Any) -> Any:
-            if cls.__module__ != Division.__module__:
-                self.give_up_on((args, keywords))
-                args, keywords = tree_map(_whole, (args, keywords))
-            return own.__get__(None, cls)(*args, **keywords)
-
-        torch.autograd.Function.apply = classmethod(apply)
-        try:
-            yield
-        finally:
-            torch.autograd.Function.apply = own
 
     # --- Parameters -----------------------------------------------------------------------------
 
@@ -170,7 +209,7 @@ class _Trial(Axis):
     def _choice(self, x: Tensor, weight: Any, columns: int) -> Choice | None:
         if weight.dim() != 2:
             return None
-        if isinstance(x, Split) and x.division.dim == x.dim() - 1:
+        if isinstance(x, Split) and not x.is_of_tokens and x.division.dim == x.dim() - 1:
             return Choice(1 - columns, x.division.blocks)
         return Choice(columns, self._blocks[self._names[id(weight)]])
 
@@ -228,10 +267,6 @@ class _Calls(TorchFunctionMode):
                 args, kwargs = self._trial.divided(name, args, kwargs)
             self._trial.check((args, kwargs))
         return func(*args, **kwargs)
-
-
-def _whole(value: Any) -> Any:
-    return join(value.local, value.division) if isinstance(value, Split) else value
 
 
 def _is_computed(value: Any) -> bool:

@@ -3,23 +3,28 @@
     axis      the ranks that compute one sample together
     division    which dim of a tensor is divided over them, and where
 
-A whole tensor is the same on all ranks of the axis, and so is its gradient. Four functions, each
-the backward of another, lead between whole tensors and what a rank computes of its part alone:
+A whole tensor is the same on all ranks of the axis, and so is its gradient. Of a rank's own use of
+a whole tensor the gradient is its share of a sum. Seven functions lead between whole tensors,
+parts, and what a rank uses or sums up on its own:
 
-    enter     whole to whole: a rank's own use of it          backward: sum
-    sum       a rank's own share of a sum to the whole sum    backward: enter
-    take      whole to part                                   backward: join
-    join      part to whole                                   backward: take
+    enter     whole to own use                   backward: sum
+    sum       share of a sum to the whole sum    backward: enter
+    take      whole to part                      backward: join
+    join      part to whole                      backward: take
+    gather    part to own use of the whole       backward: scatter
+    scatter   share of a sum to a part of it     backward: gather
+    share     whole to a share of a sum          backward: the same for all
 
-From Shoeybi et al., "Megatron-LM", 2019, section 3, where enter and sum are f and g.
+Enter and sum are f and g of Shoeybi et al., "Megatron-LM", 2019, section 3; gather and scatter
+those of Korthikanti et al., "Reducing activation recomputation", 2022, section 4.2.2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,14 +36,41 @@ from corro.errors import AbortedError, CorroError, MismatchError
 _RELEASED_WITHIN = 10.0  # Seconds: others may compute before they come to their next collective.
 
 
+class _Use(NamedTuple):
+    """What products have read last."""
+
+    tensor: Tensor
+    version: int
+    whole: Tensor
+
+    def is_of(self, tensor: Tensor) -> bool:
+        """Whether a tensor has the same elements, in the same memory."""
+        own = self.tensor
+        return (
+            self.version == tensor._version
+            and own.data_ptr() == tensor.data_ptr()
+            and own.shape == tensor.shape
+            and own.stride() == tensor.stride()
+        )
+
+
 class Axis:
     """Ranks that hold the parts of tensors; all call its collectives in the same order."""
 
-    def __init__(self, rank: int, size: int, group: Group | None) -> None:
-        """`group`: None where shapes alone matter; then nothing is sent."""
-        self.rank, self.size = rank, size
+    def __init__(
+        self, rank: int, size: int, group: Group | None, *, cuts_tokens: bool = False
+    ) -> None:
+        """
+        Args:
+            group: None where shapes alone matter; then nothing is sent.
+            cuts_tokens: sequence parallelism: sums of products are left divided along tokens.
+        """
+        self.rank, self.size, self.cuts_tokens = rank, size, cuts_tokens
+        self.layout: tuple[torch.Size, Division] | None = None
+        """The dims before the last of what a product has read last, and how they are divided."""
         self._group = group
-        self._entered: tuple[Tensor, int, Tensor] | None = None
+        self._entered: _Use | None = None
+        self._again: _Use | None = None
 
     def reduced(self, tensor: Tensor, op: ct.ReduceOp = ct.Sum) -> Tensor:
         """Returns a new tensor: all ranks' tensors, reduced. Blocks."""
@@ -50,18 +82,31 @@ class Axis:
     def is_trial(self) -> bool:
         return self._group is None
 
-    def entered(self, tensor: Tensor) -> Tensor:
-        """enter(); of all uses of a tensor in a row, gradients are summed once."""
-        if not tensor.requires_grad or not torch.is_grad_enabled():
+    def entered(self, tensor: Tensor, division: Division | None = None) -> Tensor:
+        """Returns what enter() makes of a whole tensor, or gather() of a part; of all uses in a
+        row, gradients are summed once."""
+        has_gradient = tensor.requires_grad and torch.is_grad_enabled()
+        if division is None and not has_gradient:
             return tensor
-        last, version = self._entered, tensor._version
-        if last is None or last[0] is not tensor or last[1] != version:
-            last = self._entered = tensor, version, enter(tensor, self)
-        return last[2]
+        last = self._entered
+        is_known = last is not None and last.tensor is tensor and last.version == tensor._version
+        if last is None or not is_known or last.whole.requires_grad != has_gradient:
+            made = enter(tensor, self) if division is None else gather(tensor, division)
+            last = self._entered = _Use(tensor, tensor._version, made)
+        return last.whole
+
+    def again(self, part: Tensor, division: Division) -> Tensor:
+        """Returns the whole of a part, in backward: of all uses in a row, it is sent once. Blocks,
+        and has no gradient."""
+        for last in (self._entered, self._again):
+            if last is not None and last.is_of(part):
+                return last.whole.detach()
+        self._again = _Use(part, part._version, division.joined(part))
+        return self._again.whole
 
     def forget(self) -> None:
-        """A forward is through."""
-        self._entered = None
+        """A forward, or a backward, is through."""
+        self._entered = self._again = self.layout = None
 
     def give_up(self, origins: frozenset[str], pieces: int = 0) -> None:
         """Hears that a split is made whole, since a function has no rule for it."""
@@ -89,6 +134,15 @@ class Axis:
         if self._group is None:
             return tensor.new_empty((sum(lengths), *tensor.shape[1:]))
         return ct.allgather(tensor.detach(), sizes=lengths, group=self._group)
+
+    def own_rows(self, tensor: Tensor, length: int) -> Tensor:
+        """Returns this rank's rows of the sum of all ranks' tensors. Blocks.
+
+        `length`: how many; the first ranks have one more, if they are not equal.
+        """
+        if self._group is None:
+            return tensor.new_empty((length, *tensor.shape[1:]))
+        return ct.reducescatter(tensor.detach(), ct.Sum, group=self._group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +191,19 @@ class Division:
         blocks = whole.reshape(shape)
         return blocks.narrow(self.dim + 1, self.start, run).flatten(self.dim, self.dim + 1)
 
+    def own_part(self, whole: Tensor) -> Tensor:
+        """Returns this rank's part, in memory of its own."""
+        return self.part(whole).clone(memory_format=torch.contiguous_format)
+
+    def reduced(self, tensor: Tensor) -> Tensor:
+        """Returns this rank's part of the sum of all ranks' tensors. Blocks."""
+        rows = tensor.movedim(self.dim, 0)
+        if self.blocks > 1:
+            runs = rows.reshape(self.blocks, self.axis.size, -1, *rows.shape[1:])
+            rows = runs.transpose(0, 1).flatten(0, 2)
+        own = self.axis.own_rows(rows.contiguous(), self.own)
+        return own.movedim(0, self.dim).contiguous()
+
     def joined(self, part: Tensor) -> Tensor:
         """Returns the whole of all ranks' parts. Blocks."""
         rows = self.axis.rows(part.movedim(self.dim, 0).contiguous(), self.lengths)
@@ -148,67 +215,59 @@ class Division:
 
 def enter(tensor: Tensor, axis: Axis) -> Tensor:
     """Returns the tensor, for a rank's own use; its gradient is the sum over all ranks."""
-    result: Tensor = _Enter.apply(tensor, axis)
-    return result
+    return _mapped(tensor, _same, axis.reduced)
 
 
 def summed(tensor: Tensor, axis: Axis) -> Tensor:
     """Returns the sum of all ranks' tensors, the same on all. Blocks."""
-    result: Tensor = _Sum.apply(tensor, axis)
-    return result
+    return _mapped(tensor, axis.reduced, _same)
 
 
 def take(whole: Tensor, division: Division) -> Tensor:
     """Returns this rank's part of a tensor that all have."""
-    result: Tensor = _Take.apply(whole, division)
-    return result
+    return _mapped(whole, division.own_part, division.joined)
 
 
 def join(part: Tensor, division: Division) -> Tensor:
     """Returns the whole of all ranks' parts, the same on all. Blocks."""
-    result: Tensor = _Join.apply(part, division)
+    return _mapped(part, division.joined, division.own_part)
+
+
+def gather(part: Tensor, division: Division) -> Tensor:
+    """Returns the whole of all ranks' parts, for a rank's own use. Blocks."""
+    return _mapped(part, division.joined, division.reduced)
+
+
+def scatter(tensor: Tensor, division: Division) -> Tensor:
+    """Returns this rank's part of the sum of all ranks' tensors. Blocks."""
+    return _mapped(tensor, division.reduced, division.joined)
+
+
+def share(whole: Tensor, axis: Axis) -> Tensor:
+    """Returns this rank's share of a sum that is the whole: all of it, or nothing."""
+    return _mapped(whole, _same if axis.rank == 0 else torch.zeros_like, _same)
+
+
+_Way = Callable[[Tensor], Tensor]
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor.view_as(tensor)
+
+
+def _mapped(tensor: Tensor, there: _Way, back: _Way) -> Tensor:
+    result: Tensor = _Map.apply(tensor, there, back)
     return result
 
 
-class _Enter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, axis: Axis) -> Tensor:
-        ctx.axis = axis
-        return tensor.view_as(tensor)
+class _Map(torch.autograd.Function):
+    """One of the six: what becomes of the tensor, and of its gradient."""
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return summed(gradient, ctx.axis), None
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, axis: Axis) -> Tensor:
-        ctx.axis = axis
-        return axis.reduced(tensor)
+    def forward(ctx: Any, tensor: Tensor, there: _Way, back: _Way) -> Tensor:
+        ctx.ways = back, there
+        return there(tensor)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return enter(gradient, ctx.axis), None
-
-
-class _Take(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, whole: Tensor, division: Division) -> Tensor:
-        ctx.division = division
-        return division.part(whole).clone(memory_format=torch.contiguous_format)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return join(gradient, ctx.division), None
-
-
-class _Join(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, part: Tensor, division: Division) -> Tensor:
-        ctx.division = division
-        return division.joined(part)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return take(gradient, ctx.division), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return _mapped(gradient, *ctx.ways), None, None

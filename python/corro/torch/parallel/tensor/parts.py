@@ -7,7 +7,7 @@ NaN; while a step runs, modules have splits in their places.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from corro.torch.parallel.stand_ins import stand_in
 from corro.torch.parallel.tensor.choice import Choice
 from corro.torch.parallel.tensor.division import Axis, Division
-from corro.torch.parallel.tensor.split import Split
+from corro.torch.parallel.tensor.split import Split, autograd_functions_get_wholes
 
 
 class Parts:
@@ -59,7 +59,8 @@ class Parts:
         try:
             for parameters, name, own in changed:
                 parameters[name] = splits[id(own)]  # type: ignore[assignment]
-            yield
+            with autograd_functions_get_wholes() if self._axis.cuts_tokens else nullcontext():
+                yield
         finally:
             for parameters, name, own in changed:
                 parameters[name] = own

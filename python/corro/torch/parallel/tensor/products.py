@@ -1,7 +1,7 @@
 """Rules of functions that mix elements of the divided dim: products, tables, attention, loss.
 
     linear, columns      y = x W1     W1 is divided along its outputs, and so is y
-    linear, rows         z = y W2     W2 along its inputs, as y is: what ranks compute are summed up
+    linear, rows         z = y W2     W2 along its inputs, as y is: what ranks compute is summed up
     embedding            the table is divided along its symbols; rows are summed up
     attention            each rank has heads of its own
     cross_entropy        logits are divided along classes: maxima and sums are reduced
@@ -20,9 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from corro.torch import Max
-from corro.torch.parallel.tensor.division import Division, summed, take
+from corro.torch.parallel.tensor.division import Division, share, summed, take
 from corro.torch.parallel.tensor.shapes import aligned
 from corro.torch.parallel.tensor.split import Call, Rule, Split
+from corro.torch.parallel.tensor.tokens import columns, sum_of
 
 
 def _linear(call: Call) -> Any:
@@ -34,7 +35,7 @@ def _linear(call: Call) -> Any:
 
 def _addmm(call: Call) -> Any:
     bias, x, weight = call.taken("input", "mat1", "mat2")
-    if not _is_weight(weight) or call.keywords.keys() & {"beta", "alpha", "out"}:
+    if not _is_weight(weight) or bias.dim() != 1 or call.keywords.keys() & {"beta", "alpha", "out"}:
         return NotImplemented
     return _product(call, x, weight, weight.local, bias, is_column=weight.division.dim == 1)
 
@@ -56,16 +57,16 @@ def _product(
     """`local`: this rank's part of the weight, [inputs, outputs]."""
     division = weight.division
     if is_column:
-        y = F.linear(
-            call.axis.entered(call.whole(x)),
-            local.t(),
-            _part(call, bias, division) if _is(bias) else None,
-        )
+        own = local.t(), _part(call, bias, division) if _is(bias) else None
+        if isinstance(x, Split) and x.is_of_tokens:
+            y = columns(x, *own)
+        else:
+            y = F.linear(call.axis.entered(call.whole(x)), *own)
         return call.split(y, -1, division.length, division.blocks)
     along = Division(division.axis, x.dim() - 1, division.length, division.blocks)
     part = x.local if isinstance(x, Split) and x.division == along else take(call.whole(x), along)
-    y = summed(F.linear(part, local.t()), call.axis)
-    return y + call.whole(bias).to(y.dtype) if _is(bias) else y
+    own_bias = share(call.whole(bias), call.axis) if _is(bias) else None
+    return sum_of(F.linear(part, local.t(), own_bias), call.axis)
 
 
 def _is(bias: Any) -> bool:
@@ -111,7 +112,7 @@ def _embedding(call: Call) -> Any:
         padding = padding % table.division.length - start
         padding = padding if 0 <= padding < own else None
     rows = F.embedding(places.masked_fill(others, 0), table.local, padding)
-    return summed(rows.masked_fill(others.unsqueeze(-1), 0), call.axis)
+    return sum_of(rows.masked_fill(others.unsqueeze(-1), 0), call.axis)
 
 
 def _dropout(call: Call) -> Any:
@@ -121,7 +122,7 @@ def _dropout(call: Call) -> Any:
         training = call.taken("input", "p", "train")[2]
     if not training or p == 0:
         return x
-    kept = x.division.part(F.dropout(torch.ones(x.shape, dtype=x.dtype, device=x.device), p))
+    kept = x.division.own_part(F.dropout(torch.ones(x.shape, dtype=x.dtype, device=x.device), p))
     if call.is_in_place or call.keywords.get("inplace"):
         x.local.mul_(kept)
         return x
@@ -160,7 +161,7 @@ def _attention(call: Call) -> Any:
         local = attention(query.local, *parts, mask, 0.0, bool(is_causal), **options)
     elif query.device.type == "cpu":
         shape = (*query.shape[:-1], key.shape[-2])
-        kept = division.part(
+        kept = division.own_part(
             F.dropout(torch.ones(shape, dtype=query.dtype, device=query.device), p)
         )
         local = _written_out(query.local, parts[0], parts[1], mask, kept, bool(is_causal), scale)

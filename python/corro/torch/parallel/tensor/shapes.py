@@ -126,14 +126,19 @@ def _norm(call: Call) -> Any:
         return NotImplemented
     if split.division.dim >= split.dim() - len(shape):
         return NotImplemented
-    parts = (
-        _entered(each, call) if isinstance(each, Tensor) else each
-        for each in (*call.args[1:], *call.keywords.values())
-    )
-    args = [next(parts) for _ in call.args[1:]]
-    return call.like(
-        call.function(split.local, *args, **dict(zip(call.keywords, parts, strict=True))), split
-    )
+    tensors = [each for each in tensors if isinstance(each, Tensor)]
+    parts = {id(split): split.local, **_entered_together(tensors, call)}
+    args = [parts.get(id(each), each) for each in call.args]
+    keywords = {name: parts.get(id(each), each) for name, each in call.keywords.items()}
+    return call.like(call.function(*args, **keywords), split)
+
+
+def _entered_together(tensors: list[Tensor], call: Call) -> dict[int, Tensor]:
+    """Returns them entered, by their ids; gradients of a weight and a bias are summed at once."""
+    if len(tensors) < 2 or len({(each.dtype, each.requires_grad) for each in tensors}) > 1:
+        return {id(each): _entered(each, call) for each in tensors}
+    together = _entered(torch.stack(tensors), call).unbind()
+    return dict(zip(map(id, tensors), together, strict=True))
 
 
 def _transpose(call: Call) -> Any:

@@ -11,10 +11,12 @@ an ordinary tensor. Rules of torch's own functions are in shapes.py and products
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
@@ -29,10 +31,17 @@ class Split(Tensor):
     division: Division
     origins: frozenset[str]
     """Names of the parameters whose split made this a split."""
+    is_of_tokens: bool
+    """Sequence parallelism made it one, tokens.py: no parameter is the reason."""
 
     @staticmethod
     def __new__(
-        cls, local: Tensor, division: Division, origins: frozenset[str] = frozenset()
+        cls,
+        local: Tensor,
+        division: Division,
+        origins: frozenset[str] = frozenset(),
+        *,
+        is_of_tokens: bool = False,
     ) -> Split:
         shape = list(local.shape)
         assert shape[division.dim] == division.own
@@ -41,6 +50,7 @@ class Split(Tensor):
             cls, shape, dtype=local.dtype, device=local.device
         )
         made.local, made.division, made.origins = local, division, origins
+        made.is_of_tokens = is_of_tokens
         return made
 
     @classmethod
@@ -69,6 +79,9 @@ class Split(Tensor):
         call = Call(func, args, kwargs)
         rule = RULES.get(func) or RULES.get(call.name)
         result = NotImplemented if rule is None else rule(call)
+        if rule is not None and result is NotImplemented and call.is_mixed and not call.is_in_place:
+            call = call.with_whole_tokens()
+            result = rule(call)
         return call.joined() if result is NotImplemented else result
 
     @classmethod
@@ -79,6 +92,35 @@ class Split(Tensor):
             f"{func}: was called below torch's functions with a tensor that is split over ranks:"
             " pin tensor to 1"
         )
+
+
+def whole_of(value: Any) -> Any:
+    """Returns the whole of a split, for which all ranks have to ask; else the value. Blocks."""
+    return join(value.local, value.division) if isinstance(value, Split) else value
+
+
+@contextmanager
+def autograd_functions_get_wholes(
+    hears: Callable[[Any], None] = lambda _: None,
+) -> Iterator[None]:
+    """Inside, functions of autograd, which torch does not tell of, get whole tensors.
+
+    Args:
+        hears: gets the arguments, before parts of them are joined.
+    """
+    own = torch.autograd.Function.__dict__["apply"]
+
+    def apply(cls: Any, *args: Any, **keywords: Any) -> Any:
+        if cls is not _SAVES_INPUTS and not cls.__module__.startswith(__package__):
+            hears((args, keywords))
+            args, keywords = tree_map(whole_of, (args, keywords))
+        return own.__get__(None, cls)(*args, **keywords)
+
+    torch.autograd.Function.apply = classmethod(apply)
+    try:
+        yield
+    finally:
+        torch.autograd.Function.apply = own
 
 
 class Call:
@@ -110,6 +152,20 @@ class Call:
     def axis(self) -> Axis:
         return self.first.division.axis
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether splits along tokens are among others."""
+        return len({each.is_of_tokens for each in self.splits}) > 1
+
+    def with_whole_tokens(self) -> Call:
+        """Returns the call with those made whole. Blocks."""
+
+        def whole(value: Any) -> Any:
+            return self.whole(value) if isinstance(value, Split) and value.is_of_tokens else value
+
+        args, keywords = tree_map(whole, (self.args, self.keywords))
+        return Call(self.function, args, keywords)
+
     def taken(self, *names: str) -> list[Any]:
         """Returns arguments by their places and names; those that are not given are None."""
         given = dict(zip(names, self.args, strict=False)) | self.keywords
@@ -124,7 +180,9 @@ class Call:
             blocks: each of which is divided over the ranks.
         """
         origins = frozenset[str]().union(*(each.origins for each in self.splits))
-        return Split(local, Division(self.axis, dim % local.dim(), length, blocks), origins)
+        division = Division(self.axis, dim % local.dim(), length, blocks)
+        is_of_tokens = all(each.is_of_tokens for each in self.splits)
+        return Split(local, division, origins, is_of_tokens=is_of_tokens)
 
     def like(self, local: Tensor, split: Split) -> Split:
         """Returns a result that is divided as a split of as many dims is."""
@@ -135,15 +193,19 @@ class Call:
         if not isinstance(value, Split):
             return value
         value.division.axis.give_up(value.origins, self.pieces)
-        return join(value.local, value.division)
+        return whole_of(value)
 
     def joined(self) -> Any:
         """Calls the function with the whole of all splits."""
         args, keywords = tree_map(self.whole, (self.args, self.keywords))
-        if self.is_in_place and isinstance(self.args[0], Split) and not self.axis.is_trial:
+        own = self.args[0] if self.is_in_place else None
+        if isinstance(own, Split) and (own.is_of_tokens or not self.axis.is_trial):
+            what = f"{self.name}, in place, has no rule for a tensor that is split over ranks"
+            if self.axis.is_trial:
+                raise FailedPreconditionError(what)
+            pin = "sequence_parallel to False" if own.is_of_tokens else "tensor to 1"
             raise FailedPreconditionError(
-                f"step: {self.name}, in place, has no rule for a tensor that is split over ranks,"
-                " and was not called when the model was recorded: pin tensor to 1"
+                f"step: {what}, and was not called when the model was recorded: pin {pin}"
             )
         return self.function(*args, **keywords)
 
@@ -194,5 +256,7 @@ _OF_PARTS = frozenset(
     [getattr(Tensor, name).__get__ for name in ("requires_grad", "is_leaf", "grad_fn")]
     + [Tensor.register_hook, Tensor.is_contiguous]
 )
+_SAVES_INPUTS = getattr(torch.utils.checkpoint, "_NoopSaveInputs", None)
+"""Keeps what a checkpoint computes again with, as it is."""
 QUESTIONS = _OF_WHOLES | _OF_PARTS
 """Functions that read no elements."""
