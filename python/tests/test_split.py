@@ -216,7 +216,7 @@ def test_a_function_of_autograd_gets_the_whole() -> None:
 
 def test_what_is_in_place_and_has_no_rule_is_refused() -> None:
     x = Joining(cuts_tokens=True).half()
-    with pytest.raises(corro.FailedPreconditionError, match="erfinv, in place.*pin sequence"):
+    with pytest.raises(corro.FailedPreconditionError, match=r"erfinv, in place.*pin sequence"):
         x.erfinv_()
 
 

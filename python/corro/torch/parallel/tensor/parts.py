@@ -59,7 +59,7 @@ class Parts:
         try:
             for parameters, name, own in changed:
                 parameters[name] = splits[id(own)]  # type: ignore[assignment]
-            with autograd_functions_get_wholes() if self._axis.cuts_tokens else nullcontext():
+            with autograd_functions_get_wholes() if self._axis.size > 1 else nullcontext():
                 yield
         finally:
             for parameters, name, own in changed:
