@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 import corro
 from corro.planned import Shape
-from corro.torch.parallel import Call, Split, rule
+from corro.torch.parallel import Call, Split, rule, slots
 from corro.torch.parallel.tensor import Axis, Division
 from corro.torch.parallel.tensor.choice import Choices, choices_of, described
 from corro.torch.parallel.tensor.split import autograd_functions_get_wholes
+from corro.torch.parallel.tensor.tokens import handed_on, received
 
 RANKS = 2
 X = torch.randn(2, 3, 12, 4, generator=torch.Generator().manual_seed(1))
@@ -274,3 +275,23 @@ def test_tokens_stay_together_where_that_does_not_pay(
 
 def test_one_token_is_not_divided() -> None:
     assert not chosen(lambda x: x, 1).cuts_tokens
+
+
+def test_stages_hand_on_a_part_and_how_much_it_is_of() -> None:
+    x = Joining(cuts_tokens=True).half()
+    local, count = handed_on(x)
+    assert local is x.local
+    slot = memoryview(bytearray(slots.HEADER + local.nbytes))
+    slots.write(slot, local, "stage 0", count)
+    sent = slots.read(slot)
+    assert sent is not None
+    again = received(sent, slots.tokens_of(slot), x.division.axis)
+    assert isinstance(again, Split)
+    assert (again.division, again.is_of_tokens) == (x.division, True)
+    assert again.local.equal(x.local)
+
+
+def test_stages_hand_on_what_is_divided_otherwise_as_a_whole() -> None:
+    whole, count = handed_on(Joining(cuts_tokens=True).half().transpose(1, 2))
+    assert (count, type(whole)) == (0, Tensor)
+    assert whole.equal(X.transpose(1, 2))

@@ -25,7 +25,7 @@ from corro.torch.parallel.borders import Border, Layer, Place
 from corro.torch.parallel.randomness import Places
 from corro.torch.parallel.sharding import Sharding
 from corro.torch.parallel.stand_ins import StandIns
-from corro.torch.parallel.tensor.split import whole_of
+from corro.torch.parallel.tensor.split import on_part
 
 Loss = Callable[[nn.Module, Any], Tensor]
 
@@ -101,8 +101,7 @@ class Stage:
             try:
                 return self._loss(self._model, batch)
             except _Ended as ended:
-                whole: Tensor = whole_of(ended.tensor)
-                return whole
+                return ended.tensor
 
     @contextmanager
     def _changed(self, received: Tensor | None, places: Places | None) -> Iterator[None]:
@@ -173,7 +172,7 @@ class _Play:
         if role.receives is not None and role.receives.returned == returned:
             leaves, shape = tree_flatten(tree)
             assert self._received is not None
-            leaves[role.receives.leaf] = _Entry.apply(self._received)
+            leaves[role.receives.leaf] = on_part(_Entry.apply, self._received)
             return tree_unflatten(leaves, shape)
         return tree
 

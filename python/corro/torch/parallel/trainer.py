@@ -55,6 +55,7 @@ from corro.torch.parallel.shards import Form
 from corro.torch.parallel.shares import groups_of, shares_of
 from corro.torch.parallel.stage import Loss, Stage
 from corro.torch.parallel.stand_ins import stand_in
+from corro.torch.parallel.tensor import tokens
 from corro.torch.parallel.tensor.choice import Choices, described
 from corro.torch.parallel.tensor.division import Axis
 from corro.torch.parallel.tensor.parts import Parts
@@ -437,9 +438,9 @@ class Trainer:
     # --- What the plan calls ------------------------------------------------------------------
 
     def _forward(self, firing: Firing) -> None:
-        result = None
+        result, count = None, 0
         with self._failures.noted():
-            result = self._result(firing)
+            result, count = self._result(firing)
         self._sharding.end_forward()
         self._axis.forget()
         if self._last:
@@ -447,24 +448,29 @@ class Trainer:
         self._hand_on(firing, None)  # As without samples, if this one fails.
         if result is not None:
             with self._failures.noted():
-                self._hand_on(firing, result.detach())
+                self._hand_on(firing, result.detach(), count)
 
-    def _result(self, firing: Firing) -> Tensor | None:
-        """Returns what the stage makes of its samples; None: there are none, or a rank failed."""
+    def _result(self, firing: Firing) -> tuple[Tensor | None, int]:
+        """Returns what the stage makes of its samples, as tokens.handed_on() does.
+
+        None: there are none, or a rank failed.
+        """
         micro = firing.micro % self._micro_batches
-        received, own = None, self._samples(micro)
+        received, entry, own = None, None, self._samples(micro)
         if not self._first:
             tensor = slots.read(firing.inputs[-1])
             if tensor is not None:
                 received = tensor.to(self._device, copy=True).requires_grad_()
+                count = slots.tokens_of(firing.inputs[-1])
+                entry = tokens.received(received, count, self._axis)
         missing = not self._first and received is None
         if not len(own) or missing or self._failures.own is not None:
-            return None
+            return None, 0
         rows = samples.rows(self._batch, own, self._count)
         with self._randomness.of(self.steps, own) as places:
-            result = self._stage.forward(rows, received, places)
+            result, count = tokens.handed_on(self._stage.forward(rows, entry, places))
         self._held[micro] = received, self._weighted(result, own)
-        return result
+        return result, count
 
     def _weighted(self, result: Tensor, own: range) -> Tensor:
         if not self._last:
@@ -495,9 +501,9 @@ class Trainer:
                 gradient = torch.zeros_like(received)
             self._hand_on(firing, gradient)
 
-    def _hand_on(self, firing: Firing, tensor: Tensor | None) -> None:
+    def _hand_on(self, firing: Firing, tensor: Tensor | None, count: int = 0) -> None:
         *_, slot = outputs = firing.outputs
-        size = slots.write(slot, tensor, f"stage {self._stage_number}")
+        size = slots.write(slot, tensor, f"stage {self._stage_number}", count)
         firing.fill(len(outputs) - 1, size)
 
     def _samples(self, micro: int) -> range:

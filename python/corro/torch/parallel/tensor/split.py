@@ -99,6 +99,14 @@ def whole_of(value: Any) -> Any:
     return join(value.local, value.division) if isinstance(value, Split) else value
 
 
+def on_part(function: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:
+    """Returns what a function makes of a tensor's elements, or of those of a split's part."""
+    if not isinstance(value, Split):
+        return function(value)
+    local = function(value.local)
+    return Split(local, value.division, value.origins, is_of_tokens=value.is_of_tokens)
+
+
 @contextmanager
 def autograd_functions_get_wholes(
     hears: Callable[[Any], None] = lambda _: None,

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from corro.torch.parallel.tensor.division import Axis, Division, gather, scatter, summed
-from corro.torch.parallel.tensor.split import Split
+from corro.torch.parallel.tensor.split import Split, whole_of
 
 
 def sum_of(tensor: Tensor, axis: Axis) -> Tensor:
@@ -56,6 +56,24 @@ def columns(x: Split, weight: Tensor, bias: Tensor | None) -> Tensor:
     whole = axis.entered(x.local, division)
     result: Tensor = _Columns.apply(whole, x.local, weight, bias, division)
     return result
+
+
+def handed_on(result: Tensor) -> tuple[Tensor, int]:
+    """Returns what a stage hands on: its tokens, and how many the whole has; or a whole, and 0.
+    Blocks where that has to be joined."""
+    if isinstance(result, Split) and result.is_of_tokens:
+        division = result.division
+        if (division.dim, division.blocks) == (result.dim() - 2, 1):
+            return result.local, division.length
+    whole: Tensor = whole_of(result)
+    return whole, 0
+
+
+def received(tensor: Tensor, tokens: int, axis: Axis) -> Tensor:
+    """Returns what the stage before has handed on."""
+    if not tokens:
+        return tensor
+    return Split(tensor, Division(axis, tensor.dim() - 2, tokens), is_of_tokens=True)
 
 
 class _Columns(torch.autograd.Function):
