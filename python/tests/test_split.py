@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import corro
 from corro.planned import Shape
@@ -213,6 +214,13 @@ def test_a_function_of_autograd_gets_the_whole() -> None:
     x = Joining(cuts_tokens=True).half()
     with autograd_functions_get_wholes():
         assert Reads.apply(x).equal(X * 2)
+
+
+def test_a_function_of_autograd_that_returns_a_split_is_refused() -> None:
+    x = Joining(cuts_tokens=True).half()
+    message = "CheckpointFunction: a function of autograd has returned a tensor that is split"
+    with autograd_functions_get_wholes(), pytest.raises(corro.CorroError, match=message):
+        checkpoint(lambda: x + 1, use_reentrant=True)
 
 
 def test_what_is_in_place_and_has_no_rule_is_refused() -> None:

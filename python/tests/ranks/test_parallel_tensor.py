@@ -211,6 +211,7 @@ def odd() -> nn.Module:
 
 def test_odd_models() -> None:
     trainer = check(odd, next_token, batches(4), pins_of(2))
+    assert "activations between products, since CheckpointFunction: a function" in trainer.why
     assert "  along dim 0, in 3 blocks: blocks.*.qkv.weight, blocks.*.qkv.bias" in trainer.why
     assert not {"third.weight", "places"} & set(trainer._parts.names)
     assert {"embed.weight", "blocks.1.out.weight"} <= set(trainer._parts.names)

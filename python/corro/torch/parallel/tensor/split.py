@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_map
 
 from corro.errors import FailedPreconditionError
 from corro.torch.parallel.tensor.division import Axis, Division, join
@@ -109,20 +109,33 @@ def on_part(function: Callable[[Tensor], Tensor], value: Tensor) -> Tensor:
 
 @contextmanager
 def autograd_functions_get_wholes(
-    hears: Callable[[Any], None] = lambda _: None,
+    give_up: Callable[[Any], None] | None = None,
 ) -> Iterator[None]:
     """Inside, functions of autograd, which torch does not tell of, get whole tensors.
 
+    One that returns a split, as a checkpoint may that runs a module without gradients, is refused:
+    gradients would get lost.
+
     Args:
-        hears: gets the arguments, before parts of them are joined.
+        give_up: in a trial, hears of arguments and results that no split may be among.
     """
     own = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls: Any, *args: Any, **keywords: Any) -> Any:
         if cls is not _SAVES_INPUTS and not cls.__module__.startswith(__package__):
-            hears((args, keywords))
+            if give_up is not None:
+                give_up((args, keywords))
             args, keywords = tree_map(whole_of, (args, keywords))
-        return own.__get__(None, cls)(*args, **keywords)
+        result = own.__get__(None, cls)(*args, **keywords)
+        splits = [each for each in tree_flatten(result)[0] if isinstance(each, Split)]
+        if splits and (give_up is None or splits[0].is_of_tokens):
+            raise FailedPreconditionError(
+                f"{cls.__name__}: a function of autograd has returned a tensor that is split over"
+                " ranks"
+            )
+        if give_up is not None:
+            give_up(splits)
+        return result
 
     torch.autograd.Function.apply = classmethod(apply)
     try:
