@@ -220,7 +220,7 @@ def test_a_function_of_autograd_that_returns_a_split_is_refused() -> None:
     x = Joining(cuts_tokens=True).half()
     message = "CheckpointFunction: a function of autograd has returned a tensor that is split"
     with autograd_functions_get_wholes(), pytest.raises(corro.CorroError, match=message):
-        checkpoint(lambda: x + 1, use_reentrant=True)
+        checkpoint(lambda _: x + 1, torch.ones(1, requires_grad=True), use_reentrant=True)
 
 
 def test_what_is_in_place_and_has_no_rule_is_refused() -> None:

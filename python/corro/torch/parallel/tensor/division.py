@@ -4,16 +4,16 @@
     division    which dim of a tensor is divided over them, and where
 
 A whole tensor is the same on all ranks of the axis, and so is its gradient. Of a rank's own use of
-a whole tensor the gradient is its share of a sum. Seven functions lead between whole tensors,
-parts, and what a rank uses or sums up on its own:
+a whole tensor the gradient is a summand. Seven functions lead between whole tensors, parts, and
+what a rank uses or sums up on its own:
 
-    enter     whole to own use                   backward: sum
-    sum       share of a sum to the whole sum    backward: enter
-    take      whole to part                      backward: join
-    join      part to whole                      backward: take
-    gather    part to own use of the whole       backward: scatter
-    scatter   share of a sum to a part of it     backward: gather
-    share     whole to a share of a sum          backward: the same for all
+    enter     whole to own use             backward: sum
+    sum       summand to whole sum         backward: enter
+    take      whole to part                backward: join
+    join      part to whole                backward: take
+    gather    part to own use of whole     backward: scatter
+    scatter   summand to part of the sum   backward: gather
+    summand   whole to summand             backward: nothing changes
 
 Enter and sum are f and g of Shoeybi et al., "Megatron-LM", 2019, section 3; gather and scatter
 those of Korthikanti et al., "Reducing activation recomputation", 2022, section 4.2.2.
@@ -243,8 +243,8 @@ def scatter(tensor: Tensor, division: Division) -> Tensor:
     return _mapped(tensor, division.reduced, division.joined)
 
 
-def share(whole: Tensor, axis: Axis) -> Tensor:
-    """Returns this rank's share of a sum that is the whole: all of it, or nothing."""
+def summand(whole: Tensor, axis: Axis) -> Tensor:
+    """Returns what this rank adds to a sum that is the whole: all of it, or nothing."""
     return _mapped(whole, _same if axis.rank == 0 else torch.zeros_like, _same)
 
 
@@ -261,7 +261,7 @@ def _mapped(tensor: Tensor, there: _Way, back: _Way) -> Tensor:
 
 
 class _Map(torch.autograd.Function):
-    """One of the six: what becomes of the tensor, and of its gradient."""
+    """One of the seven: what becomes of the tensor, and of its gradient."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, there: _Way, back: _Way) -> Tensor:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from corro.torch import Max
-from corro.torch.parallel.tensor.division import Division, share, summed, take
+from corro.torch.parallel.tensor.division import Division, summand, summed, take
 from corro.torch.parallel.tensor.shapes import aligned
 from corro.torch.parallel.tensor.split import Call, Rule, Split
 from corro.torch.parallel.tensor.tokens import columns, sum_of
@@ -65,7 +65,7 @@ def _product(
         return call.split(y, -1, division.length, division.blocks)
     along = Division(division.axis, x.dim() - 1, division.length, division.blocks)
     part = x.local if isinstance(x, Split) and x.division == along else take(call.whole(x), along)
-    own_bias = share(call.whole(bias), call.axis) if _is(bias) else None
+    own_bias = summand(call.whole(bias), call.axis) if _is(bias) else None
     return sum_of(F.linear(part, local.t(), own_bias), call.axis)
 
 

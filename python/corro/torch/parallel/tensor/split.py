@@ -122,11 +122,13 @@ def autograd_functions_get_wholes(
     own = torch.autograd.Function.__dict__["apply"]
 
     def apply(cls: Any, *args: Any, **keywords: Any) -> Any:
-        if cls is not _SAVES_INPUTS and not cls.__module__.startswith(__package__):
-            if give_up is not None:
-                give_up((args, keywords))
-            args, keywords = tree_map(whole_of, (args, keywords))
-        result = own.__get__(None, cls)(*args, **keywords)
+        call = own.__get__(None, cls)
+        if cls is _SAVES_INPUTS or cls.__module__.startswith(__package__):
+            return call(*args, **keywords)
+        if give_up is not None:
+            give_up((args, keywords))
+        args, keywords = tree_map(whole_of, (args, keywords))
+        result = call(*args, **keywords)
         splits = [each for each in tree_flatten(result)[0] if isinstance(each, Split)]
         if splits and (give_up is None or splits[0].is_of_tokens):
             raise FailedPreconditionError(
