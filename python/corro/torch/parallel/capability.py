@@ -18,6 +18,7 @@ import torch
 
 from corro.errors import InvalidArgumentError
 from corro.torch.parallel.links import Link
+from corro.torch.parallel.offload import bandwidth_of, space_of
 
 KNOWN = {
     "v100-16gb": r"V100-SXM2-16GB",
@@ -67,15 +68,23 @@ class RankReport:
     """Between ranks of the host; None: there is one alone."""
     network: Link | None = None
     """Of the host; None: there is one alone."""
+    disk: float = 0.0
+    """Bytes/s, of the folder that is offloaded to; 0: to none."""
+    disk_left: float = 0.0
+    """Bytes, of which each rank of the host has its share."""
 
 
-def report_of(host: int, device: torch.device, dtype: torch.dtype) -> RankReport:
+def report_of(
+    host: int, device: torch.device, dtype: torch.dtype, folder: str | None = None
+) -> RankReport:
     """Returns this rank's report, without its links. Does not communicate.
 
     Args:
         dtype: what is to be computed in, whose peak is in the report if planners know of it.
+        folder: to offload to.
 
     Raises:
+        OSError: the folder cannot be written to.
         InvalidArgumentError: the device is neither a "cpu" nor a "cuda".
         RuntimeError: torch cannot compute on it.
     """
@@ -94,6 +103,8 @@ def report_of(host: int, device: torch.device, dtype: torch.dtype) -> RankReport
         memory=memory,
         peak=_peaks(device, dtype),
         memory_bandwidth=_copying(device, copied),
+        disk=bandwidth_of(folder) if folder else 0.0,
+        disk_left=space_of(folder) if folder else 0.0,
     )
 
 

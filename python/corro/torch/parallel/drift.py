@@ -4,7 +4,7 @@ Every LOOK steps the ranks tell each other what theirs have taken. If a step is 
 by more than LIMIT, the machines are not what the planner took them for: their speeds are corrected
 by what was measured, and another plan is made. If it promises to be faster than steps are now, by
 GAIN, training moves to it. Else the plan stays, and what was measured is what it promises. A plan
-that divides tensors stays without a look at others (moving.py).
+that divides tensors, or offloads, stays without a look at others (moving.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def look(trainer: Trainer) -> None:
     _report(trainer, _summary(lines))
     step, planned = lines[-1].measured, lines[-1].planned
     planning = trainer._planning
-    may_change = planning.may_change and trainer.plan.decisions.shape.tensor == 1
+    shape = trainer.plan.decisions.shape
+    may_change = planning.may_change and shape.tensor == 1 and shape.offload == "off"
     if may_change and step > (1 + LIMIT) * max(planned, planning.accepted):
         plan_again(trainer, ranks)
 

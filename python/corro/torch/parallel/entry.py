@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from corro import _context
 from corro.planned import Planned
 from corro.torch.parallel import samples
 from corro.torch.parallel.main_weights import is_low
+from corro.torch.parallel.offload import refusal_of_folder
 from corro.torch.parallel.optimizer_calls import is_attached
 from corro.torch.parallel.planning import STRATEGIES, Recording, agreed_recording, raise_first
 from corro.torch.parallel.replanning import Planning, Wishes
@@ -37,6 +39,7 @@ def parallelize(
     strategies: Iterable[str] = STRATEGIES,
     pins: Mapping[str, object] | None = None,
     memory_limit: float | str | None = None,
+    offload: str | os.PathLike[str] | None = None,
     max_norm: float | None = None,
     loss_scale: float | str | None = None,
     main_weights: bool = False,
@@ -60,17 +63,20 @@ def parallelize(
             links are measured, in about a second.
         objective: "time", "cost" or "samples_per_price".
         strategies: those that are allowed, of "data", "pipeline", "tensor", "sequence" (tokens are
-            divided over the ranks of tensor, too), "sharding" (ZeRO), "recompute". Tensor and
-            sharding need an optimizer of torch.optim that goes by elements, as Adam and SGD do.
+            divided over the ranks of tensor, too), "sharding" (ZeRO), "recompute", "offload".
+            Tensor, sharding and offload need an optimizer of torch.optim that goes by elements, as
+            Adam and SGD do.
         pins: what is decided already, as corro.plan() takes it: {"pipeline": 2, "micro_batch": 1}.
         memory_limit: of a device, bytes or text as "2 GiB"; default: 94 % of what it has.
+        offload: a folder on each host's disk for what fits into no device's memory, of parameters,
+            gradients and optimizer state. Files in it have no names, and vanish with the trainer.
         max_norm: gradients are scaled down to this 2-norm, over all parameters, if theirs is more.
         loss_scale: by what losses are multiplied before backward, and gradients divided after:
             a number, or "dynamic". For float16. A step whose gradients overflow changes nothing.
         main_weights: of parameters in bfloat16 or float16 the optimizer steps copies in f32, with
             state in f32, of gradients that are added up in f32; parameters are the copies, rounded.
         replan: another plan is made where steps take more than a fifth longer than planned,
-            unless tensors are divided.
+            unless tensors are divided, or state is offloaded.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which.
@@ -83,21 +89,26 @@ def parallelize(
     refusal = refusal or _refusal_of_mains(model, main_weights, pins or {})
     is_elastic = group is None or _context.membership() is not None
     refusal = refusal or _refusal_of_tensor(is_elastic, pins or {})
+    refusal = refusal or _refusal_of_offload(model, offload, is_elastic, pins or {})
     raise_first(refusal, group)
     recording = agreed_recording(model, loss, batch, group)
     excluded: set[str] = set()
     if not goes_by_elements(optimizer):
         raise_first(_refusal_to_shard(optimizer, pins), group)
-        excluded = {"sharding", "tensor"}
+        excluded = {"sharding", "tensor", "offload"}
     if main_weights or is_elastic:
         excluded.add("tensor")
+    if is_elastic or device_of(model).type != "cpu":
+        excluded.add("offload")
     allowed = tuple(each for each in strategies if each not in excluded)
 
     def choices(planned: Planned) -> Choices:
         names = _of_one_stage(model, optimizer, recording, planned)
         return choices_of(model, loss, batch, names, planned.decisions.shape)
 
-    wishes = Wishes(resources, objective, dict(pins or {}), memory_limit, allowed, main_weights)
+    folder = None if offload is None else os.fspath(offload)
+    own_pins = dict(pins or {})
+    wishes = Wishes(resources, objective, own_pins, memory_limit, allowed, main_weights, folder)
     planning = Planning(wishes, device_of(model), recording.dtype, choices, may_change=replan)
     scaling = Scaling(max_norm, loss_scale)
     trainer = Trainer(model, optimizer, loss, recording, planning, scaling)
@@ -175,11 +186,33 @@ def _refusal_of_tensor(is_elastic: bool, pins: Mapping[str, object]) -> str | No
     return None
 
 
+def _refusal_of_offload(
+    model: nn.Module, folder: object, is_elastic: bool, pins: Mapping[str, object]
+) -> str | None:
+    level = pins.get("offload", "off")
+    if folder is None and level == "off":
+        return None
+    if folder is None:
+        return f"parallelize: pins: offload {level} needs offload=, a folder on this host's disk"
+    if (refusal := refusal_of_folder(folder)) is not None:
+        return refusal
+    if (device := device_of(model)).type != "cpu":
+        return f"parallelize: offload: parameters are on {device}, and have to be on the cpu"
+    if is_elastic:
+        return (
+            "parallelize: offload: does not go in an elastic job: a training with state on disk "
+            "cannot move to another plan"
+        )
+    if level != "off" and pins.get("tensor", 1) != 1:
+        return f"parallelize: pins: tensor {pins['tensor']} does not go with offload {level}"
+    return None
+
+
 def _refusal_to_shard(
     optimizer: torch.optim.Optimizer, pins: Mapping[str, object] | None
 ) -> str | None:
     kind = type(optimizer)
-    for pin, without in (("zero", 0), ("tensor", 1)):
+    for pin, without in (("zero", 0), ("tensor", 1), ("offload", "off")):
         value = (pins or {}).get(pin, without)
         if value != without:
             return (

@@ -73,6 +73,7 @@ def fit(
     strategies: Iterable[str] = STRATEGIES,
     pins: Mapping[str, object] | None = None,
     memory_limit: float | str | None = None,
+    offload: str | PathLike[str] | None = None,
     max_norm: float | None = None,
     loss_scale: float | str | None = None,
     main_weights: bool = False,
@@ -104,7 +105,7 @@ def fit(
         progress: draws a bar on rank 0's stderr, if that is a terminal or `corro run`; else prints
             a line after each epoch.
         resources, objective, strategies, pins, memory_limit: as parallelize() takes them.
-        max_norm, loss_scale, main_weights, replan: as parallelize() takes them.
+        offload, max_norm, loss_scale, main_weights, replan: as parallelize() takes them.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which; also where samples differ
@@ -134,6 +135,7 @@ def fit(
         strategies=strategies,
         pins=pins,
         memory_limit=memory_limit,
+        offload=offload,
         max_norm=max_norm,
         loss_scale=loss_scale,
         main_weights=main_weights,

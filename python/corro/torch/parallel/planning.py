@@ -25,15 +25,16 @@ from corro.model import ModelDescription
 from corro.planned import Planned, Stage
 from corro.torch.parallel import slots
 from corro.torch.parallel.borders import Layer, layers_of
-from corro.torch.parallel.resources import checked_resources
+from corro.torch.parallel.offload import PARAMETERS
+from corro.torch.parallel.resources import check_offload, checked_resources
 from corro.torch.parallel.samples import count_of, form_of
-from corro.torch.parallel.sharding import PARAMETERS
+from corro.torch.parallel.sharding import level_of
 from corro.torch.parallel.stage import Loss
 from corro.torch.parallel.tensor.choice import Choices
 from corro.torch.recorder.describe import Subject, describe
 from corro.torch.recorder.run import dtype_of, first_tensor, tokens_of, trace_step
 
-STRATEGIES = ("data", "pipeline", "tensor", "sequence", "sharding", "recompute")
+STRATEGIES = ("data", "pipeline", "tensor", "sequence", "sharding", "recompute", "offload")
 Choosing = Callable[[Planned], Choices]
 """What the tensor parallelism of a plan divides, and how."""
 _PINS = {"overlap": False, "schedule": "1f1b"}
@@ -151,6 +152,8 @@ def agreed_plan(
     if group.rank() == 0:
         try:
             checked_resources(resources, group.size())
+            if (pins or {}).get("offload", "off") != "off":
+                check_offload(resources)
             planner = _Planner(
                 recording, resources, objective, memory_limit, tuple(strategies), choices
             )
@@ -179,9 +182,20 @@ class _Planner:
     def best(self, pins: Mapping[str, object], ranks: int) -> Planned:
         """Returns the best plan of all ranks.
 
-        Unless it is pinned, tensor parallelism is for what does not fit without: the planner does
-        not count what Python takes for it.
+        Unless they are pinned, offloading is for what does not fit into memory, and tensor
+        parallelism for what does not fit without: the planner does not count what Python takes for
+        that. They do not go together.
         """
+        if pins.get("offload", "off") != "off":
+            return self._of_all({"tensor": 1, **pins}, ranks)
+        try:
+            return self._in_memory({**pins, "offload": "off"}, ranks)
+        except ResourceExhaustedError:
+            if "offload" in pins or "offload" not in self.strategies or pins.get("tensor", 1) != 1:
+                raise
+        return self._of_all({**pins, "tensor": 1}, ranks)
+
+    def _in_memory(self, pins: Mapping[str, object], ranks: int) -> Planned:
         if "tensor" in pins:
             return self._of_all(pins, ranks)
         try:
@@ -306,7 +320,7 @@ def runnable(planned: Planned, recording: Recording) -> Plan:
             size = slots.HEADER + _bytes_into(recording, after, shape.micro_batch)
         channels.append(dataclasses.replace(channel, slot_bytes=size))
     graph = dataclasses.replace(planned.graph, channels=tuple(channels))
-    gathers = shape.zero == PARAMETERS and shape.data > 1
+    gathers = level_of(shape) == PARAMETERS
     return _in_one_order(graph) if gathers or shape.tensor > 1 else graph
 
 

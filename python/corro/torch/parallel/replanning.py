@@ -15,6 +15,7 @@ from corro._context import Group, new_group
 from corro._objects import broadcast_object
 from corro.errors import CorroError, InvalidArgumentError, ResourceExhaustedError
 from corro.planned import Planned, Terms
+from corro.torch.parallel.offload import LEVELS, Storage, space_of
 from corro.torch.parallel.planning import Choosing, Recording, agreed_plan, recomputed_of
 from corro.torch.parallel.resources import checked_resources, cluster_of, reports_of
 
@@ -38,6 +39,8 @@ class Wishes:
     memory_limit: float | str | None
     strategies: tuple[str, ...]
     main_weights: bool
+    offload: str | None
+    """A folder."""
 
     def pins_in_turn(self) -> list[Mapping[str, object]]:
         """Returns what is pinned where the number of ranks has changed: all, less, nothing."""
@@ -121,6 +124,26 @@ class Planning:
             resources = cluster_of(self.measure(group))
         return self._agreed(recording, group, resources, self._pins, self.wishes.strategies)
 
+    def storage(self, planned: Planned) -> Storage | None:
+        """Returns where this rank offloads to under a plan; None: it does not."""
+        level = LEVELS.index(planned.decisions.shape.offload)
+        return Storage(self.wishes.offload, level) if level and self.wishes.offload else None
+
+    def lack_of_space(self, planned: Planned) -> str | None:
+        """Returns why this rank's disk has too little room for what a plan offloads."""
+        folder = self.wishes.offload
+        needed = max(stage.host for stage in planned.decisions.stages)
+        if folder is None or not needed:
+            return None
+        nodes = _context.nodes()
+        left = space_of(folder) / nodes.count(nodes[_context.rank()])
+        if needed <= left:
+            return None
+        return (
+            f"parallelize: offload: {folder}: has {left / 1e9:.2f} GB for this rank, and the plan "
+            f"puts {needed / 1e9:.2f} GB there"
+        )
+
     def again(self, recording: Recording, group: Group) -> Planned:
         """Plans for another number of ranks than the wishes were for, perhaps. Blocks.
 
@@ -143,8 +166,10 @@ class Planning:
     def _plan(
         self, recording: Recording, group: Group, resources: object, pins: Mapping[str, object]
     ) -> Planned:
-        """Returns a plan that a training can move to: it divides no tensors."""
-        strategies = tuple(each for each in self.wishes.strategies if each != "tensor")
+        """Returns a plan that a training can move to: it divides no tensors, nor offloads."""
+        strategies = tuple(
+            each for each in self.wishes.strategies if each not in ("tensor", "offload")
+        )
         planned, _ = self._agreed(recording, group, resources, pins, strategies)
         return planned
 
@@ -158,8 +183,17 @@ class Planning:
     ) -> tuple[Planned, Choices]:
         wishes = self.wishes
         dtypes = {"gradient_dtype": "f32"} if wishes.main_weights else {}
+        may_offload = "offload" in strategies
+        if wishes.offload is None:
+            strategies = tuple(each for each in strategies if each != "offload")
         asked = wishes.objective, {**dtypes, **pins}, wishes.memory_limit, strategies
-        return agreed_plan(recording, group, resources, *asked, self._choices)
+        try:
+            return agreed_plan(recording, group, resources, *asked, self._choices)
+        except ResourceExhaustedError as error:
+            if not may_offload or wishes.offload is not None:
+                raise
+            hint = "or offload=, a folder on a disk for what memory has no room for"
+            raise ResourceExhaustedError(f"{error}; {hint}") from None
 
     def _fits(self, resources: object, group: Group) -> bool:
         """Returns whether a cluster was given that has a device for each of the ranks.
@@ -177,7 +211,7 @@ class Planning:
 
     def measure(self, group: Group) -> list[RankReport]:
         """Returns what the group's ranks are; those that know are not measured again. Blocks."""
-        reports = reports_of(group, self._device, self._dtype, self._report)
+        reports = reports_of(group, self._device, self._dtype, self._report, self.wishes.offload)
         self.correct(reports, group)
         return reports
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from corro._context import Group
 from corro._objects import allgather_object
-from corro.planned import Memory, Planned
+from corro.planned import Planned, Stage
 from corro.torch.parallel.clock import COMPUTE, SYNC, TERMS, UPDATE, WEIGHTS, Clock
 
 _SKIPPED = 1  # The first step makes stand-ins, compiles, allocates.
@@ -33,7 +33,8 @@ class Report:
     """Means of a step, on the rank that computes longest, since others wait for it; "waiting" is
     what the other lines leave of the last one, the whole step."""
     memory: tuple[tuple[Line, ...], ...]
-    """Bytes on a rank of each stage, of what training keeps: weights, gradients, optimizer."""
+    """Bytes on a rank of each stage, of what training keeps: weights, gradients, optimizer, in
+    memory; and what is offloaded, if anything is."""
 
     @property
     def drift(self) -> float:
@@ -107,10 +108,9 @@ class Measured:
             (stage, own, kept), group=group
         )
         times = [each for _, each, _ in ranks]
-        stages = range(len(planned.decisions.stages))
         memory = [
-            _memory(planned.memory[number], [bytes for at, _, bytes in ranks if at == number])
-            for number in stages
+            _memory(stage, [bytes for at, _, bytes in ranks if at == number])
+            for number, stage in enumerate(planned.decisions.stages)
         ]
         return Report(steps, seconds_of(planned, times), tuple(memory))
 
@@ -121,7 +121,7 @@ def seconds_of(planned: Planned, ranks: Sequence[Mapping[str, float]]) -> tuple[
     waiting = busiest["step"] - sum(busiest[term] for term in TERMS)
     return (
         Line("compute", terms.compute + terms.recompute, busiest[COMPUTE]),
-        Line("weights", terms.weights, busiest[WEIGHTS]),
+        Line("weights", terms.weights + terms.offload, busiest[WEIGHTS]),
         Line("waiting", terms.bubble + terms.hops, max(0.0, waiting)),
         Line("sync", terms.sync, busiest[SYNC]),
         Line("update", terms.update, busiest[UPDATE]),
@@ -129,7 +129,12 @@ def seconds_of(planned: Planned, ranks: Sequence[Mapping[str, float]]) -> tuple[
     )
 
 
-def _memory(planned: Memory, ranks: list[Mapping[str, float]]) -> tuple[Line, ...]:
-    return tuple(
-        Line(name, getattr(planned, name), max(each[name] for each in ranks)) for name in ranks[0]
-    )
+def _memory(stage: Stage, ranks: list[Mapping[str, float]]) -> tuple[Line, ...]:
+    memory = stage.memory
+    planned = {
+        "weights": memory.weights,
+        "gradients": memory.gradients,
+        "optimizer": memory.optimizer,
+        "offloaded": stage.host,
+    }
+    return tuple(Line(name, planned[name], max(each[name] for each in ranks)) for name in ranks[0])

@@ -94,12 +94,18 @@ def resources_of(
 
 
 def reports_of(
-    group: Group, device: torch.device, dtype: torch.dtype, known: RankReport | None = None
+    group: Group,
+    device: torch.device,
+    dtype: torch.dtype,
+    known: RankReport | None = None,
+    folder: str | None = None,
 ) -> list[RankReport]:
     """Returns what each of the group's ranks is, as resources_of() does.
 
-    `known`: this rank's report, of an earlier epoch. Where all ranks know theirs nothing is
-    measured; a rank that does not measures itself, and all measure their links.
+    Args:
+        known: this rank's report, of an earlier epoch. Where all ranks know theirs nothing is
+            measured; a rank that does not measures itself, and all measure their links.
+        folder: to offload to, whose disk is measured, too.
     """
     nodes = _context.nodes()
     hosts = [nodes[rank] for rank in group.ranks]
@@ -107,7 +113,7 @@ def reports_of(
     own: RankReport | str | None = known
     is_known = all(row[0] for row in _context.exchange(group, [known is not None]))
     try:
-        own = own or capability.report_of(hosts[group.rank()], device, dtype)
+        own = own or capability.report_of(hosts[group.rank()], device, dtype, folder)
     except Exception as error:  # Whatever torch says of the device: the others wait to hear it.
         own = f"parallelize: resources: rank {group.ranks[group.rank()]}: {_line(error)}"
     reports: list[RankReport | str] = allgather_object(own, group=group)
@@ -139,11 +145,10 @@ def cluster_of(reports: Sequence[RankReport]) -> dict[str, object]:
     network = _slowest(report.network for report in reports)
     if network is None:  # One host; if cut into several, its own links join them.
         network = _slowest(report.link for report in reports)
-    cluster: dict[str, object] = {
-        "corro_cluster": 1,
-        "name": "job",
-        "hosts": _hosts_of(parts, types, network),
-    }
+    hosts = _hosts_of(parts, types, network)
+    for host in hosts if all(report.disk for report in reports) else ():
+        host.update(_disk(reports, int(str(host["devices"]))))
+    cluster: dict[str, object] = {"corro_cluster": 1, "name": "job", "hosts": hosts}
     if described := {name: fields for name, fields in types if fields}:
         cluster["devices"] = described
     if len({part.host for part in parts}) < len(parts):
@@ -172,6 +177,17 @@ def checked_resources(resources: object, ranks: int) -> object:
         f"parallelize: resources: {name} has {_count(devices, 'device')}, and the job "
         f"{_count(ranks, 'rank')}: each rank is one device"
     )
+
+
+def check_offload(resources: Any) -> None:
+    """Raises InvalidArgumentError if the hosts of a cluster have nothing to offload to."""
+    try:
+        plan(PROBE, resources, strategies=["data", "offload"], pins={"offload": "optimizer"})
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            "parallelize: resources: no host has to_host_memory, which offloading needs: the "
+            "bytes/s of its disk"
+        ) from error
 
 
 def _check_order(ranks: Sequence[int], hosts: Sequence[int]) -> None:
@@ -306,6 +322,16 @@ def _matrix(parts: Sequence[_Part], network: Link | None) -> list[list[float]]:
         return _rounded(one.link.bandwidth * min(one.devices, other.devices))
 
     return [[between(one, other) for other in parts] for one in parts]
+
+
+def _disk(reports: Sequence[RankReport], devices: int) -> dict[str, object]:
+    """Returns of a host of so many devices what it can offload to, at the least."""
+    ranks = Counter(report.host for report in reports)
+    shares = (report.disk_left / ranks[report.host] for report in reports)
+    return {
+        "to_host_memory": _link(Link(min(report.disk for report in reports), 0.0)),
+        "host_memory": devices * _rounded_down(min(shares)),
+    }
 
 
 def _slowest(measured: Iterable[Link | None]) -> Link | None:

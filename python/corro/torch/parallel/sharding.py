@@ -23,12 +23,21 @@ from torch.utils._pytree import tree_flatten
 
 from corro._context import Group
 from corro.errors import FailedPreconditionError
+from corro.planned import Shape
 from corro.torch.parallel.borders import Layer, Place
 from corro.torch.parallel.clock import WEIGHTS, Clock
 from corro.torch.parallel.main_weights import is_low
+from corro.torch.parallel.offload import GRADIENTS, LEVELS, PARAMETERS, Offloaded, Storage
 from corro.torch.parallel.shards import Shard
 
-STATE, GRADIENTS, PARAMETERS = 1, 2, 3  # Levels of ZeRO: what is cut, and all before it.
+
+def level_of(shape: Shape) -> int:
+    """Returns what of parameters is cut into the parts of ranks, as a level of ZeRO.
+
+    What is offloaded, too: by one rank alone, its part is the whole.
+    """
+    offloaded = LEVELS.index(shape.offload)
+    return max(shape.zero, offloaded) if shape.data > 1 or offloaded else 0
 
 
 class Sharding:
@@ -48,6 +57,7 @@ class Sharding:
         main_weights: bool = False,
         *,
         backward_follows: bool = True,
+        storage: Storage | None = None,
     ) -> None:
         """Cuts nothing if `level`, of ZeRO, is 0.
 
@@ -58,11 +68,13 @@ class Sharding:
             clock: counts the time of collectives inside of forward and backward.
             main_weights: parts of parameters of low precision are of main weights.
             backward_follows: each forward, before the next one.
+            storage: for what is offloaded.
         """
         self._level = level
         self._backward_follows = backward_follows
         self._clock = clock
         self._main_weights = main_weights
+        self._storage = storage
         self._uses: list[list[Shard]] = []
         self._first_read: list[list[Shard]] = []  # In each use: backward is through with them.
         self._numbers: dict[Place, int] = {}
@@ -83,7 +95,11 @@ class Sharding:
         for readers, names in _by_readers(layers, parameters, self._level):
             drops = bool(readers) and self._level == PARAMETERS
             own = [parameters[name] for name in names]
-            shard = Shard(names, own, group, drops, self._main_weights and is_low(own[0]))
+            offloaded = Offloaded(self._storage) if self._storage else None
+            has_main = self._main_weights and is_low(own[0])
+            shard = Shard(names, own, group, drops, has_main, offloaded)
+            if shard.has_rows_away:  # At once: all may be more than memory has.
+                shard.drop()
             for call in readers:
                 of_calls.setdefault(call, []).append(shard)
             if not readers:
@@ -109,9 +125,8 @@ class Sharding:
     @property
     def bytes_kept(self) -> int:
         """Of parameters: whole ones, or parts and the most of what is gathered for two calls."""
-        gathered = [{*one, *two} for one, two in pairwise([*self._uses, []])]
-        dropped = [sum(shard.bytes for shard in use if shard.drops) for use in gathered]
-        rows = (shard for shard in self.shards if shard.drops and not shard.has_main)
+        dropped = [sum(shard.bytes for shard in use if shard.drops) for use in self._in_passing]
+        rows = (one for one in self.shards if one.drops and not (one.has_main or one.has_rows_away))
         parts = sum(each.nbytes for shard in rows for each in shard.parts)
         return (
             max(dropped, default=0)
@@ -120,8 +135,21 @@ class Sharding:
         )
 
     @property
+    def bytes_of_gradients_in_passing(self) -> int:
+        """The most that two calls' gradients take that are offloaded behind them."""
+        away = [[each for each in use if each.has_gradients_away] for use in self._in_passing]
+        return max((sum(each.bytes_of_gradients for each in use) for use in away), default=0)
+
+    @property
+    def _in_passing(self) -> list[set[Shard]]:
+        """What two calls, one after the other, need."""
+        return [{*one, *two} for one, two in pairwise([*self._uses, []])]
+
+    @property
     def bytes_of_mains(self) -> int:
-        return sum(each.nbytes for one in self.shards if one.has_main for each in one.parts)
+        """In memory."""
+        mains = (one for one in self.shards if one.has_main and not one.has_rows_away)
+        return sum(each.nbytes for shard in mains for each in shard.parts)
 
     # --- Forward --------------------------------------------------------------------------------
 
@@ -218,6 +246,9 @@ class Sharding:
             shard.begin_reduce()
         for shard in self._others:
             shard.end_reduce()
+        for shard in self.shards:
+            if shard.offloaded:
+                shard.offloaded.settle()
 
     def spread(self) -> None:
         """Gives all ranks what the optimizer has made of the parts. Blocks."""
@@ -230,8 +261,9 @@ class Sharding:
     def drop(self) -> None:
         """Takes parameters that are whole, whoever changed them, and drops what may be."""
         for shard in self.shards:
-            shard.take()
-            shard.drop()
+            if shard.is_whole:
+                shard.take()
+                shard.drop()
 
     def main_weights(self) -> dict[str, Tensor]:
         """Returns them whole, by names of parameters. Blocks."""
@@ -253,12 +285,17 @@ class Sharding:
         """Makes a use's parameters whole, and begins with those of the one that follows."""
         if self._level != PARAMETERS:
             return
+        for shard in self._use(2 * following - number):
+            shard.fetch()
         for use in (number, following):
-            for shard in self._uses[use] if 0 <= use < len(self._uses) else ():
+            for shard in self._use(use):
                 shard.begin_gather()
         with self._clock.of(WEIGHTS):
             for shard in self._uses[number]:
                 shard.end_gather()
+
+    def _use(self, number: int) -> Sequence[Shard]:
+        return self._uses[number] if 0 <= number < len(self._uses) else ()
 
     def _drop(self, number: int, *, behind: bool = False) -> None:
         """Drops parameters behind backward or forward; not those that backward takes unasked."""

@@ -24,6 +24,7 @@ from corro._context import Group
 from corro._reduce_op import Sum
 from corro.torch.memory_order import dense_strides
 from corro.torch.parallel.main_weights import DTYPE, add_up, take_changes
+from corro.torch.parallel.offload import GRADIENTS, PARAMETERS, Offloaded
 from corro.torch.parallel.stand_ins import stand_in
 from corro.torch.verbs import calls
 
@@ -48,16 +49,19 @@ class Shard:
         group: Group,
         drops: bool,
         has_main: bool = False,
+        offloaded: Offloaded | None = None,
     ) -> None:
         """
         Args:
             parameters: dense, on one device.
             drops: it may drop() them.
             has_main: the parts are those of main weights (main_weights.py).
+            offloaded: what lies in files.
         """
         self.names = tuple(names)
         self.drops = drops
         self.has_main = has_main
+        self.offloaded = offloaded
         self.parameters = tuple(parameters)
         self.dtype = DTYPE if has_main else self.parameters[0].dtype
         """Of parts, and in which gradients are reduced."""
@@ -76,7 +80,11 @@ class Shard:
         self._make_rooms()
         self._has_rows = drops or has_main  # Of its own; else they lie in the rooms.
         self._rows = [self._own(number) for number in range(len(parameters))]
-        if self._has_rows:
+        if offloaded and (has_main or (drops and offloaded.storage.level == PARAMETERS)):
+            rows = [each.to(self.dtype) for each in self._rows]
+            offloaded.rows = offloaded.storage.block_of(rows)
+            self._rows = offloaded.rows.tensors
+        elif self._has_rows:
             self._rows = [each.to(self.dtype, copy=True) for each in self._rows]
         self.parts = tuple(map(nn.Parameter, self._filled()))
         self.is_whole = True
@@ -88,11 +96,28 @@ class Shard:
         """Of the whole parameters."""
         return sum(each.nbytes for each in self._wholes)
 
+    @property
+    def bytes_of_gradients(self) -> int:
+        """Of the whole parameters."""
+        return sum(each.elements for each in self._forms) * self.dtype.itemsize
+
+    @property
+    def has_rows_away(self) -> bool:
+        """Whether its parts are offloaded."""
+        return self.offloaded is not None and self.offloaded.rows is not None
+
+    @property
+    def has_gradients_away(self) -> bool:
+        """Whether its parts' gradients are offloaded."""
+        return self.offloaded is not None and self.offloaded.storage.level >= GRADIENTS
+
     # --- Gradients ----------------------------------------------------------------------------
 
     def begin_reduce(self) -> None:
         """Begins to sum all ranks' gradients, and takes those of the parameters."""
         flags = torch.tensor([0.0 if each.grad is None else 1.0 for each in self.accumulators])
+        if self.offloaded and self.offloaded.gradients and self.parts[0].grad is not None:
+            self.offloaded.gradients.fetch()
         gradients = [self._gradient(number) for number in range(len(self.accumulators))]
         for each in self.accumulators:
             each.grad = None
@@ -109,9 +134,13 @@ class Shard:
             return
         flags, sums = self._reducing.wait()
         self._reducing = None
-        for part, flag, row in zip(self.parts, flags.tolist(), sums, strict=True):
-            if flag:
-                gradient = row[: part.numel()]
+        pairs = zip(self.parts, flags.tolist(), sums, strict=True)
+        gradients = [row[: part.numel()] if flag else None for part, flag, row in pairs]
+        if self.offloaded and self.has_gradients_away:
+            self.offloaded.add_gradients(self.parts, gradients)
+            return
+        for part, gradient in zip(self.parts, gradients, strict=True):
+            if gradient is not None:
                 part.grad = gradient if part.grad is None else part.grad.add_(gradient)
 
     def _gradient(self, number: int) -> Tensor:
@@ -131,10 +160,17 @@ class Shard:
             for room in self._rooms:
                 room.untyped_storage().resize_(room.nbytes)
         rows = self._rows
+        if self.offloaded and self.offloaded.rows:
+            rows = self.offloaded.rows.take()
         if self.has_main:  # What is gathered is rounded first.
             rows = [self._own(number).copy_(row) for number, row in enumerate(rows)]
         gathered = map(calls.gather_into, self._rooms, rows, repeat(self._group))
         self._gathering = Call.joined(list(gathered)).start()
+
+    def fetch(self) -> None:
+        """Begins to read what a gather needs."""
+        if self.offloaded and self.offloaded.rows:
+            self.offloaded.rows.fetch()
 
     def end_gather(self) -> None:
         """The parameters are whole, if that was begun. Blocks."""
@@ -145,6 +181,8 @@ class Shard:
         for parameter, whole in zip(self.parameters, self._wholes, strict=True):
             parameter.data = whole
         self.is_whole = True
+        if self.offloaded and self.offloaded.rows:
+            self.offloaded.rows.drop()
 
     def drop(self) -> None:
         """Frees the parameters until they are gathered again; views that autograd has kept, too.
@@ -286,10 +324,12 @@ def _room(tensor: Tensor, elements: int, alone: bool) -> Tensor:
     """Returns flat memory of so many elements that begins with the tensor's: where it lies, or new.
 
     Args:
-        alone: nothing else lies in that memory.
+        alone: nothing else lies in that memory, and it can be freed.
     """
-    is_all = tensor.untyped_storage().nbytes() == elements * tensor.element_size()
-    if is_all or (tensor.numel() == elements and not alone):
+    storage = tensor.untyped_storage()
+    is_all = storage.nbytes() == elements * tensor.element_size()
+    is_free = storage.resizable() or not alone  # Not where numpy has it, too, or a file.
+    if (is_all and is_free) or (tensor.numel() == elements and not alone):
         return tensor.detach().as_strided((elements,), (1,))
     room = tensor.new_zeros(elements)
     room[: tensor.numel()] = _flat(tensor)

@@ -146,6 +146,7 @@ class TrainerState(TorchState):
 
     def _adopt_tree(self, tree: dict[str, Any], step: int) -> None:
         trainer, optimizer = self._trainer, dict(tree["optimizer"])
+        trainer.gather()
         optimizer["state"] = {
             name: state
             for name, state in optimizer["state"].items()

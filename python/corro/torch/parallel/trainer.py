@@ -32,7 +32,7 @@ from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentErr
 from corro.loaded_plan import Firing, LoadedPlan
 from corro.planned import Planned
 from corro.planned import Stage as PlannedStage
-from corro.torch.parallel import drift, samples, slots
+from corro.torch.parallel import drift, offloaded_optimizer, samples, slots
 from corro.torch.parallel.borders import Layer
 from corro.torch.parallel.clock import COMPUTE, SYNC, UPDATE
 from corro.torch.parallel.failures import Failures
@@ -41,6 +41,7 @@ from corro.torch.parallel.optimizer_calls import OptimizerCalls
 from corro.torch.parallel.planning import (
     Recording,
     lag_of,
+    raise_first,
     recomputed_of,
     runnable,
 )
@@ -50,7 +51,7 @@ from corro.torch.parallel.report import Measured, Report
 from corro.torch.parallel.scaling import Scaling
 from corro.torch.parallel.seats import Seats
 from corro.torch.parallel.sharded_optimizer import step_parameters, step_parts
-from corro.torch.parallel.sharding import Sharding
+from corro.torch.parallel.sharding import Sharding, level_of
 from corro.torch.parallel.shards import Form
 from corro.torch.parallel.shares import groups_of, shares_of
 from corro.torch.parallel.stage import Loss, Stage
@@ -115,9 +116,12 @@ class Trainer:
     def _begin(self, group: Group) -> None:
         """Plans for the group's ranks, and is theirs from here on. All of them call it; blocks."""
         planned, choices = self._planning.first(self._recording, group)
+        raise_first(self._planning.lack_of_space(planned), group)
         ct.broadcast_parameters(self.model.state_dict(), group=group)
         ct.broadcast_optimizer_state(self.optimizer, group=group)
         self._follow(planned, group, self._load(planned, group), choices)
+        if self._sharding.misses_some:
+            self._release()
         seed: int = broadcast_object(torch.initial_seed(), group.ranks[0], group=group)
         self._randomness = Randomness(seed)
 
@@ -147,6 +151,7 @@ class Trainer:
         here = stages[self._stage_number]
         self._first, self._last = self._stage_number == 0, self._stage_number == len(stages) - 1
         self._users = self._users_of_parameters(planned)
+        self._storage = self._planning.storage(planned)
         tensor = new_group(self._seats.axis) if shape.tensor > 1 else None
         self._axis = Axis(self._seats.tensor, shape.tensor, tensor, cuts_tokens=choices.cuts_tokens)
         self._divide_parameters(lag_of(loaded.plan, f"B{self._seats.own}"))
@@ -175,7 +180,7 @@ class Trainer:
         step_parts(self.optimizer, [self._parts])
         parts = dict(zip(self._parts.names, self._parts.parts, strict=True))
         parameters.update(parts)
-        level = shape.zero if shape.data > 1 else 0
+        level = level_of(shape)
         forms = self._forms | {name: Form.of(each) for name, each in parts.items()}
         cut = {name: parameters[name] for name in self._cut_under(self.plan, own, forms)}
         rest = {name: used for name, used in users.items() if own in used and name not in cut}
@@ -186,7 +191,9 @@ class Trainer:
         clock = self._measured.clock
         group, follows = groups[own,], lag == 0
         self._sharding = Sharding(
-            level, layers, cut, group, clock, self._has_mains, backward_follows=follows
+            *(level, layers, cut, group, clock, self._has_mains),
+            backward_follows=follows,
+            storage=self._storage,
         )
         summed = {*rest, *cut}
         self._others = {
@@ -236,6 +243,8 @@ class Trainer:
             )
         if self._axis.size > 1:
             lines += described(self._choices, self._axis.size, len(self._users))
+        if self._storage:
+            lines.append(f"offloaded to files in {self._storage.folder}")
         if self._reason:
             lines.append(self._reason)
         return "\n".join(lines)
@@ -328,7 +337,8 @@ class Trainer:
         with self._measured.clock.of(UPDATE):
             if not self.scaling.scale(self._shares, self._sharding, squares):
                 self.optimizer.zero_grad(set_to_none=True)
-            self.optimizer.step()  # Without gradients it changes nothing, but counts.
+            # Without gradients it changes nothing, but counts.
+            offloaded_optimizer.step(self.optimizer, self._sharding.shards)
             self.optimizer.zero_grad(set_to_none=True)
             self._mains.write()
         self.steps += 1
@@ -373,21 +383,27 @@ class Trainer:
         parameters.update(zip(self._parts.names, self._parts.parts, strict=True))
         whole = [parameters[name] for share in self._shares for name in share.names]
         stepped = [each for share in self._shares for each in share.parameters]
-        stepped += [part for shard in self._sharding.shards for part in shard.parts]
+        in_memory = [each for each in self._sharding.shards if each.offloaded is None]
+        stepped += [part for shard in in_memory for part in shard.parts]
         states = [self.optimizer.state.get(each, {}).values() for each in stepped]
         mains = self._mains.bytes + self._sharding.bytes_of_mains
-        return {
+        kept: dict[str, float] = {
             "weights": sum(each.nbytes for each in whole) + self._sharding.bytes_kept,
             "gradients": self._gradient_bytes,
             "optimizer": mains
             + sum(each.nbytes for state in states for each in state if isinstance(each, Tensor)),
         }
+        return kept | {"offloaded": self._storage.bytes} if self._storage else kept
 
     def _bytes_of_gradients(self) -> int:
         whole = [each for share in self._shares for each in share.parameters]
-        cut = [each for one in self._sharding.shards for each in (*one.accumulators, *one.parts)]
+        shards = self._sharding.shards
+        cut = [each for one in shards for each in one.accumulators]
+        cut += [each for one in shards if not one.has_gradients_away for each in one.parts]
         gradients = [each.grad for each in whole + cut if each.grad is not None]
-        return sum(each.numel() * each.element_size() for each in gradients)  # Sparse ones, too.
+        # Sparse ones, too.
+        kept = sum(each.numel() * each.element_size() for each in gradients)
+        return kept + self._sharding.bytes_of_gradients_in_passing
 
     def gather(self) -> nn.Module:
         """Brings the trained parameters and buffers of all stages to every rank; returns the model.
@@ -517,7 +533,7 @@ class Trainer:
     def _cut_under(self, planned: Planned, stage: int, forms: Mapping[str, Form]) -> list[str]:
         """Returns the parameters of which each rank of a stage keeps a part under a plan."""
         shape = planned.decisions.shape
-        if not shape.zero or shape.data == 1:
+        if not level_of(shape):
             return []
         return [
             name
