@@ -104,10 +104,19 @@ def test_main_weights_that_are_lost_have_copies(elastic_parallel: Elastic) -> No
     check(ran, [3] * 4 + [2] * 4 + [1] * (STEPS - 8), 0, within=0.02)
 
 
-def test_an_elastic_job_refuses_to_divide_tensors(elastic_parallel: Elastic) -> None:
-    ran = elastic_parallel("steps", 2, {}, "--min-np", "1", PINS='{"tensor": 2}')
+@pytest.mark.parametrize(
+    ("pins", "line"),
+    [
+        ({"tensor": 2}, "pins: tensor 2 does not go in an elastic job"),
+        ({"offload": "weights"}, "offload: does not go in an elastic job"),
+    ],
+)
+def test_an_elastic_job_refuses_what_cannot_move(
+    pins: dict[str, object], line: str, elastic_parallel: Elastic
+) -> None:
+    ran = elastic_parallel("steps", 2, {}, "--min-np", "1", PINS=json.dumps(pins))
     assert ran.job.code != 0
-    assert "pins: tensor 2 does not go in an elastic job" in ran.job.output
+    assert line in ran.job.output
 
 
 def test_parts_that_are_lost_with_their_copies_are_read_from_the_newest_checkpoint(

@@ -144,6 +144,17 @@ def test_a_dtype_that_one_rank_has_not_is_left_out() -> None:
     assert cluster["devices"]["cpu"]["peak"] == {"f32": 8e10}
 
 
+def test_hosts_have_the_least_share_of_a_disk() -> None:
+    reports = [replace(each, disk=2e9, disk_left=4e12) for each in on_hosts(2, 2)]
+    reports[2] = replace(reports[2], disk=1.29e9, disk_left=3.29e12)
+    cluster: Any = cluster_of(reports)
+    (host,) = cluster["hosts"]
+    assert host["to_host_memory"] == {"bandwidth": 1.3e9, "latency": 0.0}
+    assert host["host_memory"] == 3.2e12
+    planned(reports)
+    assert "host_memory" not in cluster_of([*reports[:3], CORE])["hosts"][0]  # type: ignore[index]
+
+
 def test_more_kinds_of_hosts_than_the_planner_takes_become_fewer() -> None:
     reports = [
         replace(each, peak={"f32": flops})

@@ -214,6 +214,18 @@ def test_ranks_of_stages_keep_parts_while_micro_batches_are_in_flight() -> None:
     check_as_one_process(make, loss, steps, stages=2)
 
 
+def test_parameters_whose_memory_others_have_stay_there() -> None:
+    """Memory that numpy has seen cannot be freed, so ZeRO 3 gathers into other memory."""
+    expected, _ = alone(gpt(), next_token, batches(2))
+    model = gpt()
+    array = model.blocks[0].qkv.weight.detach().numpy()
+    before = array.copy()
+    with sharded(model, adam(model), 3, next_token, batches()[0]) as trainer:
+        losses = [trainer.step(each) for each in batches(2)]
+    assert losses == pytest.approx(expected, abs=1e-5)
+    assert (array == before).all()
+
+
 def test_optimizers_that_look_at_whole_parameters_are_refused() -> None:
     class Own(torch.optim.SGD):
         pass

@@ -192,17 +192,17 @@ def _refusal_of_offload(
     level = pins.get("offload", "off")
     if folder is None and level == "off":
         return None
+    if is_elastic:
+        return (
+            "parallelize: offload: does not go in an elastic job: a training with state on disk "
+            "cannot move to another plan"
+        )
     if folder is None:
         return f"parallelize: pins: offload {level} needs offload=, a folder on this host's disk"
     if (refusal := refusal_of_folder(folder)) is not None:
         return refusal
     if (device := device_of(model)).type != "cpu":
         return f"parallelize: offload: parameters are on {device}, and have to be on the cpu"
-    if is_elastic:
-        return (
-            "parallelize: offload: does not go in an elastic job: a training with state on disk "
-            "cannot move to another plan"
-        )
     if level != "off" and pins.get("tensor", 1) != 1:
         return f"parallelize: pins: tensor {pins['tensor']} does not go with offload {level}"
     return None

@@ -34,7 +34,8 @@ class Report:
     what the other lines leave of the last one, the whole step."""
     memory: tuple[tuple[Line, ...], ...]
     """Bytes on a rank of each stage, of what training keeps: weights, gradients, optimizer, in
-    memory; and what is offloaded, if anything is."""
+    memory. If anything is offloaded, also buffers, which that is read to and written from, and what
+    lies in files."""
 
     @property
     def drift(self) -> float:
@@ -135,6 +136,7 @@ def _memory(stage: Stage, ranks: list[Mapping[str, float]]) -> tuple[Line, ...]:
         "weights": memory.weights,
         "gradients": memory.gradients,
         "optimizer": memory.optimizer,
+        "buffers": 0.0,
         "offloaded": stage.host,
     }
     return tuple(Line(name, planned[name], max(each[name] for each in ranks)) for name in ranks[0])

@@ -117,8 +117,9 @@ class Trainer:
         """Plans for the group's ranks, and is theirs from here on. All of them call it; blocks."""
         planned, choices = self._planning.first(self._recording, group)
         raise_first(self._planning.lack_of_space(planned), group)
-        ct.broadcast_parameters(self.model.state_dict(), group=group)
-        ct.broadcast_optimizer_state(self.optimizer, group=group)
+        if group.size() > 1:  # Else it would write to what a file may be mapped for.
+            ct.broadcast_parameters(self.model.state_dict(), group=group)
+            ct.broadcast_optimizer_state(self.optimizer, group=group)
         self._follow(planned, group, self._load(planned, group), choices)
         if self._sharding.misses_some:
             self._release()
@@ -393,7 +394,9 @@ class Trainer:
             "optimizer": mains
             + sum(each.nbytes for state in states for each in state if isinstance(each, Tensor)),
         }
-        return kept | {"offloaded": self._storage.bytes} if self._storage else kept
+        if self._storage:
+            kept |= {"buffers": self._storage.memory.most, "offloaded": self._storage.bytes}
+        return kept
 
     def _bytes_of_gradients(self) -> int:
         whole = [each for share in self._shares for each in share.parameters]
