@@ -21,9 +21,9 @@ import mmap
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from time import perf_counter
 from typing import Any
@@ -80,16 +80,22 @@ class _File:
 class _Memory:
     """What blocks are read into and written from, used again and again.
 
-    New memory takes the kernel longer than the disk takes to fill it. What is free is kept as long
-    as all together is no more than once was in use.
+    New memory takes the kernel as long as the disk takes to fill it. Nothing is read ahead, written
+    behind or kept for later that makes it more than a limit.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        """Bytes."""
         self.most = 0
         """Bytes that were in use at a time."""
         self._used = 0
         self._free: list[mmap.mmap] = []  # The oldest first.
         self._lock = threading.Lock()  # Threads take some to read into.
+
+    def has_room(self, length: int) -> bool:
+        """Returns whether so many bytes more are within the limit."""
+        return self._used + length <= self.limit
 
     def take(self, length: int) -> mmap.mmap:
         with self._lock:
@@ -99,8 +105,7 @@ class _Memory:
             if found is not None:
                 self._free.remove(found)
                 return found
-            while self._free and self._used + sum(map(len, self._free)) > self.most:
-                self._free.pop(0)
+            self._free_some()
         return mmap.mmap(-1, length)
 
     def give(self, memory: mmap.mmap) -> None:
@@ -108,6 +113,11 @@ class _Memory:
         with self._lock:
             self._used -= len(memory)
             self._free.append(memory)
+            self._free_some()
+
+    def _free_some(self) -> None:
+        while self._free and self._used + sum(map(len, self._free)) > self.limit:
+            self._free.pop(0)
 
 
 class Block:
@@ -147,16 +157,15 @@ class Block:
         ]
 
     def fetch(self) -> None:
-        """Begins to read it into memory, unless it is there."""
-        if self._memory is None and self._reading is None:
-            self._reading = self._threads.submit(self._read, self._writing)
+        """Begins to read it into memory, if it is not there, and there is room."""
+        if self._memory is None and self._reading is None and self._pool.has_room(len(self._at)):
+            self._begin()
 
     def take(self) -> list[Tensor]:
         """Returns the tensors in memory. Blocks until they are read."""
-        self.fetch()
-        if self._reading is not None:
-            self._memory, self._reading = self._reading.result(), None
-        assert self._memory is not None
+        if self._memory is None:
+            reading = self._reading or self._begin()
+            self._memory, self._reading = reading.result(), None
         return self._tensors_in(self._memory, 0)
 
     def blank(self) -> list[Tensor]:
@@ -166,10 +175,15 @@ class Block:
         return self._tensors_in(self._memory, 0)
 
     def put(self) -> None:
-        """Begins to write what is in memory, which is nobody's any more."""
+        """Begins to write what is in memory, which is nobody's any more.
+
+        Blocks until it is written, if there is no room for more beside it.
+        """
         assert self._memory is not None
         self._writing = self._threads.submit(self._write, self._memory, self._writing)
         self._memory = None
+        if not self._pool.has_room(len(self._at)):
+            self.settle()
 
     def drop(self) -> None:
         """Lets go of the memory, which has not changed."""
@@ -184,6 +198,10 @@ class Block:
         if self._writing is not None:
             self._writing.result()
             self._writing = None
+
+    def _begin(self) -> Future[mmap.mmap]:
+        self._reading = self._threads.submit(self._read, self._writing)
+        return self._reading
 
     def _tensors_in(self, memory: mmap.mmap, at: int) -> list[Tensor]:
         return [
@@ -210,15 +228,31 @@ class Block:
 class Storage:
     """One rank's files. They live as long as their tensors."""
 
-    def __init__(self, folder: str, level: int) -> None:
-        """`level`: a place in LEVELS, that says what they are for."""
+    def __init__(self, folder: str, level: int, room: float, room_in_step: float) -> None:
+        """
+        Args:
+            level: a place in LEVELS, that says what they are for.
+            room: bytes of memory to read ahead and write behind in forward and backward; at least
+                what one shard needs is taken.
+            room_in_step: in a step of the optimizer.
+        """
         self.folder, self.level = folder, level
         self.bytes = 0
-        self.memory = _Memory()
+        self.memory = _Memory(room)
+        self._rooms = room, room_in_step
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="corro-offload")
         self._file: _File | None = None
         self._end = 0  # Of what is taken of the file.
         _give_back_what_is_freed()
+
+    @contextmanager
+    def stepping(self) -> Iterator[None]:
+        """A step of the optimizer: what forward and backward need is free."""
+        self.memory.limit = self._rooms[1]
+        try:
+            yield
+        finally:
+            self.memory.limit = self._rooms[0]
 
     def block(self, like: Sequence[Tensor]) -> Block:
         """Returns room for flat tensors of such lengths and dtypes.

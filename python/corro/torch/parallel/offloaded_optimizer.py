@@ -34,7 +34,8 @@ def step(optimizer: torch.optim.Optimizer, shards: Sequence[Shard]) -> None:
     # Behind the user's hooks, and before what is not offloaded.
     hook = optimizer.register_step_pre_hook(lambda *_: _step_each(optimizer, away))
     try:
-        optimizer.step()
+        with away[0][0].storage.stepping():
+            optimizer.step()
     finally:
         hook.remove()
 
@@ -45,7 +46,6 @@ def _step_each(optimizer: torch.optim.Optimizer, away: Sequence[tuple[Offloaded,
     groups = optimizer.param_groups
     all_ = [group["params"] for group in groups]
     own = _by_shard(all_, [parts for _, parts in away])
-    away[0][0].fetch()
     try:
         for (offloaded, parts), following, lists in zip_longest(away, away[1:], own):
             if following is not None:

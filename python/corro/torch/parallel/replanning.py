@@ -124,10 +124,15 @@ class Planning:
             resources = cluster_of(self.measure(group))
         return self._agreed(recording, group, resources, self._pins, self.wishes.strategies)
 
-    def storage(self, planned: Planned) -> Storage | None:
-        """Returns where this rank offloads to under a plan; None: it does not."""
-        level = LEVELS.index(planned.decisions.shape.offload)
-        return Storage(self.wishes.offload, level) if level and self.wishes.offload else None
+    def storage(self, planned: Planned, stage: int) -> Storage | None:
+        """Returns where a rank of a stage offloads to under a plan; None: it does not."""
+        level, folder = LEVELS.index(planned.decisions.shape.offload), self.wishes.offload
+        if not level or folder is None:
+            return None
+        here = planned.decisions.stages[stage]
+        room = here.memory_limit - here.memory.total
+        passing = here.memory.activations + here.memory.transient
+        return Storage(folder, level, room, room + passing)
 
     def lack_of_space(self, planned: Planned) -> str | None:
         """Returns why this rank's disk has too little room for what a plan offloads."""

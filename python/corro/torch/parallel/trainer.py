@@ -152,7 +152,7 @@ class Trainer:
         here = stages[self._stage_number]
         self._first, self._last = self._stage_number == 0, self._stage_number == len(stages) - 1
         self._users = self._users_of_parameters(planned)
-        self._storage = self._planning.storage(planned)
+        self._storage = self._planning.storage(planned, self._stage_number)
         tensor = new_group(self._seats.axis) if shape.tensor > 1 else None
         self._axis = Axis(self._seats.tensor, shape.tensor, tensor, cuts_tokens=choices.cuts_tokens)
         self._divide_parameters(lag_of(loaded.plan, f"B{self._seats.own}"))
