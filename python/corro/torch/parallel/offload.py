@@ -91,7 +91,7 @@ class _Memory:
         """Bytes that were in use at a time."""
         self._used = 0
         self._free: list[mmap.mmap] = []  # The oldest first.
-        self._lock = threading.Lock()  # Threads take some to read into.
+        self._lock = threading.Lock()  # Threads give back what they have written.
 
     def has_room(self, length: int) -> bool:
         """Returns whether so many bytes more are within the limit."""
@@ -200,7 +200,8 @@ class Block:
             self._writing = None
 
     def _begin(self) -> Future[mmap.mmap]:
-        self._reading = self._threads.submit(self._read, self._writing)
+        memory = self._pool.take(len(self._at))
+        self._reading = self._threads.submit(self._read, memory, self._writing)
         return self._reading
 
     def _tensors_in(self, memory: mmap.mmap, at: int) -> list[Tensor]:
@@ -211,10 +212,9 @@ class Block:
             for begin, count, dtype in self._likes
         ]
 
-    def _read(self, before: Future[None] | None) -> mmap.mmap:
+    def _read(self, memory: mmap.mmap, before: Future[None] | None) -> mmap.mmap:
         if before is not None:
             before.result()
-        memory = self._pool.take(len(self._at))
         self._file.read(memory, self._at.start)
         return memory
 

@@ -46,6 +46,7 @@ def _step_each(optimizer: torch.optim.Optimizer, away: Sequence[tuple[Offloaded,
     groups = optimizer.param_groups
     all_ = [group["params"] for group in groups]
     own = _by_shard(all_, [parts for _, parts in away])
+    away[0][0].fetch()
     try:
         for (offloaded, parts), following, lists in zip_longest(away, away[1:], own):
             if following is not None:

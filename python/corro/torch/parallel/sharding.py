@@ -256,7 +256,11 @@ class Sharding:
 
     def gather(self) -> None:
         """Makes all parameters whole. Blocks."""
-        _gather(shard for shard in self.shards if shard.drops)
+        dropped = [shard for shard in self.shards if shard.drops]
+        _gather(shard for shard in dropped if not shard.has_rows_away)
+        for shard in dropped:
+            if shard.has_rows_away:  # One by one: each is read into memory first.
+                _gather([shard])
 
     def drop(self) -> None:
         """Takes parameters that are whole, whoever changed them, and drops what may be."""
