@@ -14,8 +14,10 @@ from parallel_training import STEPS, adam, alone, batches, gpt, machines, next_t
 from torch import nn
 
 import corro
+from corro import _context
 from corro.checkpoint import Checkpointer
 from corro.torch.parallel import Trainer, TrainerState
+from corro.torch.parallel.alike import differing
 
 pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
@@ -125,6 +127,35 @@ def test_memory_has_what_a_call_needs(tmp_path: Path) -> None:
     assert 0 < measured["buffers"] < measured["offloaded"]
     assert measured["offloaded"] >= 16 * elements / corro.size()
     trainer.close()
+
+
+def test_rank_0_has_the_parameters_that_count(tmp_path: Path) -> None:
+    expected, _ = alone(gpt(), next_token, batches(2))
+    model = gpt()
+    with torch.no_grad():
+        model.blocks[0].qkv.weight.add_(corro.rank())
+    with offloaded(model, adam(model), tmp_path) as trainer:
+        losses = [trainer.step(batch) for batch in batches(2)]
+    assert losses == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_mapped_model_trains(tmp_path: Path) -> None:
+    expected, _ = alone(gpt(tied=False), next_token, batches(2))
+    torch.save(gpt(tied=False).state_dict(), tmp_path / "model.pt")
+    with torch.device("meta"):
+        model = gpt(tied=False)
+    state = torch.load(tmp_path / "model.pt", mmap=True)
+    model.load_state_dict(state, assign=True)
+    assert not differing(state, _context.world())  # So nothing is written to it.
+    with offloaded(model, adam(model), tmp_path) as trainer:
+        losses = [trainer.step(batch) for batch in batches(2)]
+    assert losses == pytest.approx(expected, abs=1e-5)
+
+
+def test_tensors_of_ranks_are_compared() -> None:
+    same, own = torch.ones(3, 2).T, torch.full((2,), float(corro.rank()))
+    found = differing({"same": same, "own": own, "none": torch.ones(0)}, _context.world())
+    assert list(found) == ([] if corro.size() == 1 else ["own"])
 
 
 def test_hooks_and_schedulers_see_one_step(tmp_path: Path) -> None:

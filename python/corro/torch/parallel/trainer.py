@@ -33,10 +33,12 @@ from corro.loaded_plan import Firing, LoadedPlan
 from corro.planned import Planned
 from corro.planned import Stage as PlannedStage
 from corro.torch.parallel import drift, offloaded_optimizer, samples, slots
+from corro.torch.parallel.alike import differing
 from corro.torch.parallel.borders import Layer
 from corro.torch.parallel.clock import COMPUTE, SYNC, UPDATE
 from corro.torch.parallel.failures import Failures
 from corro.torch.parallel.main_weights import MainWeights, is_low
+from corro.torch.parallel.offload import LEVELS, PARAMETERS
 from corro.torch.parallel.optimizer_calls import OptimizerCalls
 from corro.torch.parallel.planning import (
     Recording,
@@ -117,8 +119,11 @@ class Trainer:
         """Plans for the group's ranks, and is theirs from here on. All of them call it; blocks."""
         planned, choices = self._planning.first(self._recording, group)
         raise_first(self._planning.lack_of_space(planned), group)
-        if group.size() > 1:  # Else it would write to what a file may be mapped for.
-            ct.broadcast_parameters(self.model.state_dict(), group=group)
+        if group.size() > 1:
+            state = self.model.state_dict()
+            if planned.decisions.shape.offload == LEVELS[PARAMETERS]:
+                state = differing(state, group)
+            ct.broadcast_parameters(state, group=group)
             ct.broadcast_optimizer_state(self.optimizer, group=group)
         self._follow(planned, group, self._load(planned, group), choices)
         if self._sharding.misses_some:
