@@ -144,7 +144,7 @@ def test_a_mapped_model_trains(tmp_path: Path) -> None:
     torch.save(gpt(tied=False).state_dict(), tmp_path / "model.pt")
     with torch.device("meta"):
         model = gpt(tied=False)
-    state = torch.load(tmp_path / "model.pt", mmap=True)
+    state = torch.load(str(tmp_path / "model.pt"), mmap=True)
     model.load_state_dict(state, assign=True)
     assert not differing(state, _context.world())  # So nothing is written to it.
     with offloaded(model, adam(model), tmp_path) as trainer:

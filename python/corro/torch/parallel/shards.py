@@ -328,7 +328,8 @@ def _room(tensor: Tensor, elements: int, alone: bool) -> Tensor:
     """
     storage = tensor.untyped_storage()
     is_all = storage.nbytes() == elements * tensor.element_size()
-    is_free = storage.resizable() or not alone  # Not where numpy has it, too, or a file.
+    # Not where numpy has it, too, or a file; torch 2.2 cannot tell.
+    is_free = not alone or (hasattr(storage, "resizable") and storage.resizable())
     if (is_all and is_free) or (tensor.numel() == elements and not alone):
         return tensor.detach().as_strided((elements,), (1,))
     room = tensor.new_zeros(elements)
