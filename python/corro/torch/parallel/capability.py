@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -20,6 +21,8 @@ from corro.errors import InvalidArgumentError
 from corro.torch.parallel.links import Link
 from corro.torch.parallel.offload import bandwidth_of, space_of
 
+Limits = tuple[tuple[str, int], ...]
+"""Limits of a process's memory: their names, and how many bytes of each are left."""
 KNOWN = {
     "v100-16gb": r"V100-SXM2-16GB",
     "v100-32gb": r"V100-SXM[23]-32GB",
@@ -135,11 +138,25 @@ def _gpu_memory(device: torch.device) -> tuple[tuple[str, int]]:
     return ((name, free + torch.cuda.memory_reserved(device)),)
 
 
+def sharers_of(ranks: Iterable[tuple[int, Limits]]) -> Counter[tuple[int, str]]:
+    """Returns how many ranks share each limit of memory, by host and name.
+
+    Args:
+        ranks: of each the host, and its limits.
+    """
+    return Counter((host, limit) for host, limits in ranks for limit, _ in limits)
+
+
+def share_of(host: int, limits: Limits, sharers: Mapping[tuple[int, str], int]) -> float:
+    """Returns the bytes of memory that a rank may take: an even share of the least limit."""
+    return min(left / sharers[host, limit] for limit, left in limits)
+
+
 def host_memory(
     root: Path = Path("/sys/fs/cgroup"),
     process: Path = Path("/proc/self/cgroup"),
     meminfo: Path = Path("/proc/meminfo"),
-) -> tuple[tuple[str, int], ...]:
+) -> Limits:
     """Returns each limit of this process's memory, and how many bytes of it are left.
 
     The machine's own, and those of its control groups and all around them. Linux gives file pages

@@ -205,7 +205,7 @@ def _check_order(ranks: Sequence[int], hosts: Sequence[int]) -> None:
 
 def _parts_of(reports: Sequence[RankReport]) -> list[_Part]:
     """Returns what the ranks are, in their order: for each host a part, if its ranks are alike."""
-    sharers = Counter((report.host, limit) for report in reports for limit, _ in report.memory)
+    sharers = capability.sharers_of((report.host, report.memory) for report in reports)
     parts = []
     for key, group in groupby(reports, lambda report: _key(report, sharers)):
         host, same = key[0], list(group)
@@ -215,9 +215,7 @@ def _parts_of(reports: Sequence[RankReport]) -> list[_Part]:
                 host=host,
                 key=key[1:],
                 devices=len(same),
-                memory=min(
-                    left / sharers[host, limit] for report in same for limit, left in report.memory
-                ),
+                memory=min(capability.share_of(host, each.memory, sharers) for each in same),
                 peak={dtype: min(report.peak[dtype] for report in same) for dtype in dtypes},
                 memory_bandwidth=min(report.memory_bandwidth for report in same),
                 link=_slowest(report.link for report in same),

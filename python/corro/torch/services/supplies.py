@@ -15,7 +15,7 @@ import torch
 from corro._context import nodes, world
 from corro._objects import allgather_object
 from corro.errors import InvalidArgumentError, ResourceExhaustedError
-from corro.torch.parallel.capability import host_memory
+from corro.torch.parallel.capability import host_memory, share_of, sharers_of
 
 Amounts = Mapping[str, float]
 MEMORY, GPU = "memory", "gpu"
@@ -52,14 +52,10 @@ def supplies_of(own: Amounts) -> list[dict[str, float]]:
     """
     host = nodes()[world().ranks[world().rank()]]
     gpus = min(1, torch.cuda.device_count())
-    told = allgather_object((host, dict(host_memory()), gpus, dict(own)))
-    sharers = Counter((host, limit) for host, limits, _, _ in told for limit in limits)
+    told = allgather_object((host, host_memory(), gpus, dict(own)))
+    sharers = sharers_of((host, limits) for host, limits, _, _ in told)
     return [
-        {
-            MEMORY: min(left / sharers[host, limit] for limit, left in limits.items()),
-            GPU: gpus,
-            **own,
-        }
+        {MEMORY: share_of(host, limits, sharers), GPU: gpus, **own}
         for host, limits, gpus, own in told
     ]
 
