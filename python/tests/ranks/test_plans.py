@@ -325,7 +325,7 @@ def test_a_plan_that_is_unloaded_lets_all_threads_go(alone: corro.Group) -> None
 
         calls = (
             partial(loaded.serve, "behind", {"behind": ignore}, 1),
-            partial(loaded.run, 1, {"behind": ignore}),
+            partial(loaded.run, 1),
             loaded.start(1).wait,
         )
         threads = [threading.Thread(target=end, args=(call, raised)) for call in calls]
