@@ -657,6 +657,86 @@ TEST_P(Plans, AFiringCanBeDoneOnce) {
   EXPECT_EQ(lane.next({})->generation.micro, 1U);
 }
 
+// -- what others see ------------------------------------------------------------------------------
+
+/// "stage1 2 of cpu1: done" of each record, in order; of operations that are no firings none.
+std::vector<std::string> firings_of(World& world, int32_t rank) {
+  std::vector<std::string> shown;
+  for (const obs::OpSnapshot& op : world.engine(rank).recorder().snapshot().recent) {
+    if (op.is_firing())
+      shown.push_back(
+          fmt::format("{} {} of {}: {}", op.name, op.op.op_id, op.plan_lane, name_of(op.phase)));
+  }
+  return shown;
+}
+
+TEST_P(Plans, EveryFiringHasItsRecord) {
+  World world(options(3));
+  Users users(world);
+  std::vector<std::vector<float>> seen;
+  play_chain(users, 3, seen);
+  users.load_all(chain(3, 16, 1));
+  ASSERT_TRUE(users.play(users.run_until(3)));
+  std::vector<std::string> wanted;
+  for (const char* micro : {"0", "1", "2"}) {
+    wanted.push_back(fmt::format("stage1 {} of cpu1: done", micro));
+    wanted.push_back(fmt::format("c0 from rank 0 {} of c0 from rank 0: done", micro));
+    wanted.push_back(fmt::format("c1 to rank 2 {} of c1 to rank 2: done", micro));
+  }
+  EXPECT_THAT(firings_of(world, 1), ::testing::UnorderedElementsAreArray(wanted));
+}
+
+TEST_P(Plans, CollectivesAreFiringsInTheirRecords) {
+  World world(options(2));
+  Users users(world);
+  std::vector<float> sums;
+  play_reducing(users, {0, 1}, sums);
+  users.load_all(reducing(2, {0, 1}, 16));
+  ASSERT_TRUE(users.play(users.run_until(2)));
+  EXPECT_THAT(firings_of(world, 0),
+              ::testing::UnorderedElementsAre("fill0 0 of cpu0: done", "fill0 1 of cpu0: done",
+                                              "reduce 0 of dp: done", "reduce 1 of dp: done",
+                                              "use0 0 of cpu0: done", "use0 1 of cpu0: done"));
+  for (const obs::OpSnapshot& op : world.engine(0).recorder().snapshot().recent) {
+    EXPECT_EQ(op.op.kind.has_value(), op.name == "reduce");
+    EXPECT_TRUE(op.is_firing()) << op.name << " is there twice";
+  }
+}
+
+TEST_P(Plans, TheRecordOfAFiringInFlightSaysSoAndEndsWithThePlan) {
+  World world(options(2));
+  Users users(world);
+  users.load_all(reducing(2, {0, 1}, 16));
+  const World::Works works = users.run_until(1);
+  world.poll_rounds(20);
+  EXPECT_THAT(firings_of(world, 0), ::testing::ElementsAre("fill0 0 of cpu0: run"));
+  runtime::PulledLane& lane = *users.plan(1).part().pulled_lane(2);
+  const auto taken = lane.next({});
+  ASSERT_TRUE(taken.ok());
+  users.plan(0).stop({Code::kCancelled, "enough"}, world.now());
+  world.run(works);
+  EXPECT_THAT(firings_of(world, 0), ::testing::ElementsAre("fill0 0 of cpu0: failed"))
+      << "nobody has taken it";
+  EXPECT_THAT(firings_of(world, 1), ::testing::ElementsAre("fill1 0 of cpu1: run"))
+      << "a thread has it";
+  EXPECT_TRUE(lane.done(*taken, {}).ok());
+  world.poll_rounds(20);
+  EXPECT_THAT(firings_of(world, 1), ::testing::ElementsAre("fill1 0 of cpu1: done"));
+}
+
+TEST_P(Plans, AnUnloadedPlanLeavesNoFiringInFlight) {
+  World world(options(2));
+  Users users(world);
+  users.load_all(reducing(2, {0, 1}, 16));
+  (void)users.run_until(1);
+  world.poll_rounds(20);
+  runtime::PulledLane& lane = *users.plan(0).part().pulled_lane(1);
+  ASSERT_TRUE(lane.next({}).ok());
+  world.engine(0).unload(world.engine(0).world(), users.plan(0));
+  users.forget(0);
+  EXPECT_THAT(firings_of(world, 0), ::testing::ElementsAre("fill0 0 of cpu0: failed"));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Plans, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "board" : "streams"; });
 

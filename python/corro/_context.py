@@ -719,7 +719,9 @@ def start_timeline(path: str | os.PathLike[str], *, mark_cycles: bool = False) -
     Every rank calls it; rank 0 writes the file, and a rank that does not call it is not in it. It
     can be opened and parsed at any moment, also after a rank was killed: https://ui.perfetto.dev
     shows a row of tracks for each name (operations without one: their kind; gradients: their
-    bucket), with a track for each rank. Operations do not wait for the file: what it cannot take is
+    bucket), with a track for each rank. Of loaded plans, and of what corro.parallelize() trains by
+    one, it shows a row of tracks for each rank, with a track for each lane and transfer: its
+    firings, with their micro-batch. Operations do not wait for the file: what it cannot take is
     left out, and counted in it as DROPPED.
 
     Args:

@@ -228,10 +228,11 @@ typedef struct corro_wait {
 CORRO_API corro_code corro_engine_longest_wait(corro_engine* engine, corro_wait* wait,
                                                corro_error* error);
 /* Begins a timeline: a file in Chrome's trace format, for Perfetto and the like, of what all ranks
- * do. Every rank calls it, and rank 0 writes `path`; of a rank that does not call it nothing is in
- * the file. It can be parsed at any moment, also after a rank was killed; it is a few hundredths of
- * a second behind. mark_cycles 1: also when named operations were started together. Operations are
- * not slowed down by the file: what it cannot take is left out, and the file says how much.
+ * do: operations, and firings of loaded plans. Every rank calls it, and rank 0 writes `path`; of a
+ * rank that does not call it nothing is in the file. It can be parsed at any moment, also after a
+ * rank was killed; it is a few hundredths of a second behind. mark_cycles 1: also when named
+ * operations were started together. Operations are not slowed down by the file: what it cannot take
+ * is left out, and the file says how much.
  * FAILED_PRECONDITION while there is one already; rank 0: the file cannot be made. */
 CORRO_API corro_code corro_timeline_start(corro_engine* engine, const char* path, int mark_cycles,
                                           corro_error* error);

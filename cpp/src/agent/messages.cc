@@ -26,7 +26,7 @@ constexpr uint8_t kLast<SyncedKind> = static_cast<uint8_t>(SyncedKind::kFolder);
 template <>
 constexpr uint8_t kLast<Code> = static_cast<uint8_t>(Code::kUnauthenticated);
 template <>
-constexpr uint8_t kLast<obs::Phase> = static_cast<uint8_t>(obs::Phase::kFailed);
+constexpr uint8_t kLast<obs::Phase> = static_cast<uint8_t>(obs::kLastPhase);
 template <>
 constexpr uint8_t kLast<OpKind> = kOpKindCount - 1;
 template <>
@@ -51,7 +51,7 @@ void fields(Is<diagnosis::Crash> auto& o, auto& a) {
 }
 void fields(Is<obs::OpSnapshot> auto& o, auto& a) {
   a(o.sequence), a(o.op.op_id), a(o.op.lane), a(o.op.kind), a(o.op.dtype), a(o.op.reduce_op);
-  a(o.op.root), a(o.op.count), a(o.name), a(o.phase), a(o.waiting_for), a(o.code);
+  a(o.op.root), a(o.op.count), a(o.name), a(o.plan_lane), a(o.phase), a(o.waiting_for), a(o.code);
   a(o.queued_ns), a(o.started_ns), a(o.done_ns);
 }
 void fields(Is<obs::ProcessSnapshot> auto& o, auto& a) {
@@ -267,6 +267,7 @@ class FieldReader {
   void operator()(std::optional<T>& value) {
     bool has = false;
     (*this)(has);
+    value.reset();
     if (ok_ && has) (*this)(value.emplace());
   }
   template <typename T>

@@ -34,6 +34,10 @@ diagnosis::RankEnd some_end() {
   op.code = Code::kUnavailable;
   op.queued_ns = 10, op.started_ns = 20, op.done_ns = 30;
   end.flight->recent.push_back(op);
+  obs::OpSnapshot firing = op;
+  firing.op.kind = {};
+  firing.plan_lane = "rank5";
+  end.flight->recent.push_back(firing);
   end.at = {"data.py", 3, "load", "next(it)"};
   end.paused = true;
   return end;
@@ -173,6 +177,8 @@ TEST(Messages, ARanksEndKeepsAllThatTheVerdictNeeds) {
   EXPECT_EQ(end.flight->step, 17U);
   EXPECT_EQ(end.flight->recent[0].name, "layer1");
   EXPECT_EQ(end.flight->recent[0].op.dtype, DType::kBF16);
+  EXPECT_FALSE(end.flight->recent.at(1).op.kind.has_value());
+  EXPECT_EQ(end.flight->recent[1].plan_lane, "rank5");
   EXPECT_EQ(end.flight->recent[0].code, Code::kUnavailable);
 }
 

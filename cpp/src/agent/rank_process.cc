@@ -16,9 +16,10 @@ constexpr size_t kTailBytes = 64U << 10U;
 
 obs::ProcessSnapshot shortened(obs::ProcessSnapshot process) {
   if (process.recent.empty()) return process;
-  const obs::OpSnapshot telling = *diagnosis::telling_operation(process);
-  std::vector<obs::OpSnapshot> kept{process.recent.back()};
-  if (telling.sequence != kept[0].sequence) kept.insert(kept.begin(), telling);
+  std::vector<obs::OpSnapshot> kept{*diagnosis::telling_operation(process)};
+  const obs::OpSnapshot* last = diagnosis::last_operation(process);
+  if (last != nullptr && last->sequence != kept[0].sequence)
+    kept.insert(last->sequence < kept[0].sequence ? kept.begin() : kept.end(), *last);
   process.recent = std::move(kept);
   return process;
 }

@@ -302,7 +302,7 @@ corro_code corro_engine_longest_wait(corro_engine* engine, corro_wait* wait, cor
     const auto seen = engine->driver().engine().recorder().snapshot();
     if (const corro::obs::OpSnapshot* op = corro::obs::longest_wait(seen)) {
       found.rank = op->waiting_for;
-      copy_text(found.op, corro::name_of(op->op.kind));
+      if (op->op.kind) copy_text(found.op, corro::name_of(*op->op.kind));
       copy_text(found.name, op->name);
       found.waited_ns =
           corro::monotonic_now().since_start.count() - static_cast<int64_t>(op->started_ns);

@@ -20,20 +20,37 @@ Duration since(uint64_t stamp_ns, Time now) {
 }  // namespace
 
 const obs::OpSnapshot* telling_operation(const obs::ProcessSnapshot& process) {
-  for (const auto& op : process.recent) {
-    if (!is_over(op) && op.phase != obs::Phase::kQueued) return &op;
-  }
-  for (const auto& op : process.recent) {
-    if (!is_over(op)) return &op;
-  }
+  const auto oldest = [&process](const auto& says_most) {
+    const auto found = std::ranges::find_if(process.recent, says_most);
+    return found == process.recent.end() ? nullptr : &*found;
+  };
+  const auto goes_on = [](const obs::OpSnapshot& op) {
+    return !is_over(op) && op.phase != obs::Phase::kQueued;
+  };
+  const auto* op = oldest([&](const auto& one) { return goes_on(one) && !one.is_firing(); });
+  if (op == nullptr) op = oldest([](const auto& one) { return one.phase == obs::Phase::kRun; });
+  if (op == nullptr) op = oldest(goes_on);
+  if (op == nullptr) op = oldest([](const auto& one) { return !is_over(one); });
+  if (op != nullptr) return op;
   return process.recent.empty() ? nullptr : &process.recent.back();
 }
 
+const obs::OpSnapshot* last_operation(const obs::ProcessSnapshot& process) {
+  const auto& recent = process.recent;
+  const auto last = std::find_if(recent.rbegin(), recent.rend(),
+                                 [](const auto& op) { return op.op.kind.has_value(); });
+  return last == recent.rend() ? nullptr : &*last;
+}
+
 std::string describe_operation(const obs::OpSnapshot& op) {
-  std::string text(name_of(op.op.kind));
-  if (op.op.op_id != obs::kNoOpId) text += fmt::format(" #{}", op.op.op_id + 1);
+  const auto& kind = op.op.kind;
+  if (!kind)
+    return fmt::format("service {}, micro-batch {} (lane {})", op.name, op.op.op_id, op.plan_lane);
+  std::string text(name_of(*kind));
+  if (!op.is_firing() && op.op.op_id != obs::kNoOpId) text += fmt::format(" #{}", op.op.op_id + 1);
   if (!op.name.empty()) text += fmt::format(" '{}'", op.name);
-  if (op.op.kind == OpKind::kBarrier) return text;
+  if (op.is_firing()) text += fmt::format(", micro-batch {}", op.op.op_id);
+  if (kind == OpKind::kBarrier) return text;
   return text + fmt::format(" ({} x {})", name_of(op.op.dtype), op.op.count);
 }
 

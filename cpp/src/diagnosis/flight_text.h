@@ -10,10 +10,17 @@
 namespace corro::diagnosis {
 
 /// The operation that says most about a process: the oldest one that is going on, else the newest.
-/// Null if there is none. Borrowed from the snapshot.
+/// Of the firings of a plan the one that a thread has says most, but less than an operation: that may
+/// be its thread's; transfers wait while it computes. Null if there is none. Borrowed from the
+/// snapshot.
 [[nodiscard]] const obs::OpSnapshot* telling_operation(const obs::ProcessSnapshot& process);
 
-/// "allreduce #16 'layer1' (f32 x 1000)": the sixteenth of its group, as in errors.
+/// The newest operation, or null. Firings that are none do not count: they fail with their plan, and
+/// wait for nobody.
+[[nodiscard]] const obs::OpSnapshot* last_operation(const obs::ProcessSnapshot& process);
+
+/// "allreduce #16 'layer1' (f32 x 1000)": the sixteenth of its group, as in errors; "service F0,
+/// micro-batch 3 (lane rank0)"; "send 'activation to rank 1', micro-batch 3 (u8 x 4096)".
 [[nodiscard]] std::string describe_operation(const obs::OpSnapshot& op);
 
 /// "in allreduce #16 (f32 x 1000), phase transfer for 1.2 s, waiting for rank 2"; "last operation

@@ -84,7 +84,7 @@ void add_flight(const RankEnd& end, Time now, FailureReport& report) {
   report.step = end.flight->step;
   report.with = describe_progress(*end.flight, now);
   if (const auto* op = telling_operation(*end.flight)) {
-    report.op = name_of(op->op.kind);
+    report.op = op->op.kind ? std::string(name_of(*op->op.kind)) : op->name;
     report.phase = name_of(op->phase);
   }
 }

@@ -19,7 +19,7 @@ struct FailureReport {
   std::string host;
   pid_t pid = 0;
   std::optional<uint64_t> step;  ///< None: the rank had no flight recorder.
-  std::string op;                ///< "allreduce"; "" without an operation.
+  std::string op;                ///< "allreduce", a service of a plan; "" without an operation.
   std::string phase;
   std::string cause;  ///< What happened, in one line.
   int exit = 1;

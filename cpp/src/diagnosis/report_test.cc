@@ -273,6 +273,29 @@ TEST(DescribeProgress, TellsOfTheOldestOperationThatIsGoingOn) {
   EXPECT_EQ(describe_progress({}, {}), "no operation yet");
 }
 
+TEST(TellingOperation, TheFiringThatAThreadHasSaysMoreThanTransfersAndLessThanOperations) {
+  const auto shown = [](uint64_t sequence, std::optional<OpKind> kind, const std::string& lane,
+                        obs::Phase phase) {
+    obs::OpSnapshot op;
+    op.sequence = sequence;
+    op.op = {.op_id = sequence, .kind = kind, .count = 8};
+    op.name = "x";
+    op.plan_lane = lane;
+    op.phase = phase;
+    return op;
+  };
+  obs::ProcessSnapshot flight;
+  flight.recent = {shown(1, OpKind::kRecv, "x", obs::Phase::kTransfer),
+                   shown(2, std::nullopt, "rank0", obs::Phase::kRun)};
+  EXPECT_EQ(describe_operation(*telling_operation(flight)),
+            "service x, micro-batch 2 (lane rank0)");
+  EXPECT_EQ(last_operation(flight)->sequence, 1U) << "what a verdict looks at";
+  flight.recent.push_back(shown(3, OpKind::kAllreduce, "", obs::Phase::kExchange));
+  EXPECT_EQ(describe_operation(*telling_operation(flight)), "allreduce #4 'x' (u8 x 8)");
+  flight.recent[2].phase = flight.recent[1].phase = obs::Phase::kDone;
+  EXPECT_EQ(describe_operation(*telling_operation(flight)), "recv 'x', micro-batch 1 (u8 x 8)");
+}
+
 TEST(ErrorFile, ReadsWhatTorchsRecordDecoratorWrites) {
   EXPECT_EQ(read_error_message(R"({"message": {"message": "ValueError: x", "extraInfo": {}}})"),
             "ValueError: x");

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "diagnosis/exit_status.h"
+#include "diagnosis/flight_text.h"
 
 namespace corro::diagnosis {
 namespace {
@@ -14,9 +15,8 @@ bool failed_alone(const RankEnd& end) { return end.ended && !end.stopped && !end
 
 /// The newest failed operation, if the rank's last operation failed.
 const obs::OpSnapshot* failed_operation(const RankEnd& end) {
-  if (!end.flight || end.flight->recent.empty()) return nullptr;
-  const auto& last = end.flight->recent.back();
-  return last.phase == obs::Phase::kFailed ? &last : nullptr;
+  const obs::OpSnapshot* last = end.flight ? last_operation(*end.flight) : nullptr;
+  return last != nullptr && last->phase == obs::Phase::kFailed ? last : nullptr;
 }
 
 /// N of "<phrase>N"; -1 if the text has none.

@@ -17,7 +17,7 @@ Result<std::unique_ptr<Executor>> Executor::create(Plan plan, const std::vector<
                               plan.ranks));
   }
   CORRO_TRY(check(plan, options.limits));
-  std::unique_ptr<Executor> executor(new Executor(std::move(plan)));
+  std::unique_ptr<Executor> executor(new Executor(std::move(plan), options.observer));
   CORRO_TRY(executor->build(lanes, options));
   return executor;
 }
@@ -231,6 +231,7 @@ void Executor::start_service(ServiceId id, Time now) {
   LaneState& lane = lanes_[tasks_[id].lane];
   end_turn(lane);
   if (lane.most_lag > 0) find_turn(lane);
+  if (observer_ != nullptr) observer_->on_start(id, generation);
   begin(id, plan_.services[id].duration,
         {.ticket = {},
          .generation = generation,
@@ -281,6 +282,7 @@ void Executor::complete(Ticket ticket, const Status& status) {
 void Executor::finish_service(ServiceId id, const Status& status) {
   Service& service = services_[id];
   --services_in_flight_;
+  if (observer_ != nullptr) observer_->on_end(id, status);
   if (!status.ok()) {
     const auto& name = plan_.services[id].name;
     stop(status.with_context(

@@ -41,11 +41,25 @@ struct OneShot {
   std::function<void(const Status&)> on_done = {};
 };
 
+/// Hears of the firings of services, not of one-shots.
+class FiringObserver {
+ public:
+  FiringObserver() = default;
+  FiringObserver(const FiringObserver&) = delete;
+  FiringObserver& operator=(const FiringObserver&) = delete;
+  virtual ~FiringObserver() = default;
+
+  /// The lane is told next.
+  virtual void on_start(ServiceId service, Generation generation) = 0;
+  virtual void on_end(ServiceId service, const Status& status) = 0;
+};
+
 struct ExecutorOptions {
   PlanLimits limits = {};
   /// Gives the memory of one slot; called slots() times for each channel with slot_bytes > 0 while
   /// creating. Without it slots have no memory (virtual time).
   std::function<Result<std::span<std::byte>>(ChannelId channel, uint32_t slot)> allocate = {};
+  FiringObserver* observer = nullptr;  ///< Null: nobody. Outlives the executor.
 };
 
 /// Loop-confined. In steady state neither a firing nor a one-shot allocates.
@@ -178,7 +192,7 @@ class Executor final {
     uint32_t last_waiting = kNone;
   };
 
-  explicit Executor(Plan plan) : plan_(std::move(plan)) {}
+  Executor(Plan plan, FiringObserver* observer) : plan_(std::move(plan)), observer_(observer) {}
   Status build(const std::vector<Lane*>& lanes, const ExecutorOptions& options);
   Status build_channels(const ExecutorOptions& options);
   void build_services();
@@ -210,6 +224,7 @@ class Executor final {
   [[nodiscard]] std::string waits_for(ServiceId id) const;
 
   Plan plan_;
+  FiringObserver* const observer_;
   std::vector<Channel> channels_;
   std::vector<ServiceId> producers_;               ///< By channel.
   std::vector<std::vector<ServiceId>> consumers_;  ///< By channel, by consumer number.

@@ -306,6 +306,32 @@ TEST(Executor, FailedServiceStopsThePlanAndIsNamed) {
   EXPECT_TRUE(executor->idle());
 }
 
+class Heard final : public FiringObserver {
+ public:
+  void on_start(ServiceId service, Generation generation) override {
+    said.push_back(fmt::format("{} begins {}", service, generation.micro));
+  }
+  void on_end(ServiceId service, const Status& status) override {
+    said.push_back(fmt::format("{} {}", service, code_name(status.code())));
+  }
+  std::vector<std::string> said;
+};
+
+TEST(Executor, AnObserverHearsOfEachFiringAndOfNoOneShot) {
+  ManualLane a, b;
+  Heard heard;
+  auto executor = Executor::create(chain(1), {&a, &b}, {.observer = &heard}).value();
+  executor->run_until(1);
+  ASSERT_TRUE(executor->submit(1, {.name = "one-shot"}).ok());
+  executor->poll({});
+  executor->complete(a.tickets.back());
+  executor->complete(b.tickets.back());
+  executor->poll({});
+  executor->complete(a.tickets.back());  // Late.
+  executor->complete(b.tickets.back(), {Code::kInternal, "broken"});
+  EXPECT_THAT(heard.said, ElementsAre("0 begins 0", "0 OK", "1 begins 0", "1 INTERNAL"));
+}
+
 TEST(Executor, RestartTakesEverySlotBackAndDropsLateTickets) {
   ManualLane a, b;
   auto executor = make(chain(3), {&a, &b});

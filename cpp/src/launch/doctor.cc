@@ -187,11 +187,17 @@ std::string format_patients_json(const std::vector<Patient>& patients, Time now)
     json["state"] = std::string(1, patient.state);
     json["step"] = patient.flight.step;
     json["operations"] = patient.flight.operations;
-    json["op"] = op ? nlohmann::ordered_json(name_of(op->op.kind)) : nlohmann::ordered_json();
+    json["op"] = nullptr;
     if (op != nullptr) {
+      if (op->op.kind) json["op"] = name_of(*op->op.kind);
       const uint64_t stamp = std::max({op->queued_ns, op->started_ns, op->done_ns});
       json["op_number"] = nullptr;
-      if (op->op.op_id != obs::kNoOpId) json["op_number"] = op->op.op_id + 1;  // As in messages.
+      if (op->is_firing()) {
+        json["micro_batch"] = op->op.op_id;
+        json["lane"] = op->plan_lane;
+      } else if (op->op.op_id != obs::kNoOpId) {
+        json["op_number"] = op->op.op_id + 1;  // As in messages.
+      }
       json["name"] = op->name;
       json["dtype"] = name_of(op->op.dtype);
       json["count"] = op->op.count;

@@ -38,7 +38,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 TEST(Exposition, DescribesAMetricAndThenShowsItOfEveryProcess) {
   const std::string text = format_exposition(std::vector{process(0), process(1)});
-  EXPECT_THAT(text, HasSubstr("# HELP corro_ops_total Operations begun.\n"
+  EXPECT_THAT(text, HasSubstr("# HELP corro_ops_total Operations and firings of plans begun.\n"
                               "# TYPE corro_ops_total counter\n"
                               R"(corro_ops_total{job="night",host="node7",rank="0",pid="100"} 0)"
                               "\n"

@@ -16,10 +16,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   close(fd);
   if (!snapshot.ok()) return 0;
   for (const corro::obs::OpSnapshot& op : snapshot->recent) {
-    (void)corro::name_of(op.op.kind);
+    if (op.op.kind) (void)corro::name_of(*op.op.kind);
     (void)corro::name_of(op.op.dtype);
     (void)corro::obs::name_of(op.phase);
     CORRO_CHECK(op.name.size() < corro::obs::kFlightNameBytes);
+    CORRO_CHECK(op.plan_lane.size() < corro::obs::kFlightLaneBytes);
   }
   for (const corro::obs::MetricInfo& metric : corro::obs::all_metrics())
     (void)corro::obs::total_of(snapshot->metrics, metric.name);

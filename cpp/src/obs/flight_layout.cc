@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "obs/metrics_reader.h"
 
@@ -10,26 +11,31 @@ namespace {
 
 constexpr auto kNewest = std::memory_order_acquire;
 
-std::string read_name(const FlightRecord& record) {
-  std::string name;
-  for (const auto& word : record.name) {
+/// The kind of what has none, as pack_what() stores it.
+constexpr uint8_t kNoKind = 0xFF;
+
+std::string read_text(std::span<const std::atomic<uint64_t>> words) {
+  std::string text;
+  const size_t most = words.size_bytes() - 1;
+  for (const auto& word : words) {
     uint64_t rest = word.load(kNewest);
     for (size_t i = 0; i < sizeof(rest); ++i, rest >>= 8U) {
       const auto byte = static_cast<unsigned char>(rest & 0xFFU);
-      if (byte == 0 || name.size() == kFlightNameBytes - 1) return name;
-      name += byte >= 0x20 && byte < 0x7F ? static_cast<char>(byte)
+      if (byte == 0 || text.size() == most) return text;
+      text += byte >= 0x20 && byte < 0x7F ? static_cast<char>(byte)
                                           : '?';  // it may be shown on a terminal
     }
   }
-  return name;
+  return text;
 }
 
 bool unpack_what(uint64_t what, OpRecord& op) {
   const auto kind = static_cast<uint8_t>(what);
   const auto dtype = static_cast<uint8_t>(what >> 8U);
   const auto reduce_op = static_cast<uint8_t>(what >> 16U);
-  if (kind >= kOpKindCount || dtype >= kDTypeCount || reduce_op >= kReduceOpCount) return false;
-  op.kind = static_cast<OpKind>(kind);
+  const bool known = kind < kOpKindCount || kind == kNoKind;
+  if (!known || dtype >= kDTypeCount || reduce_op >= kReduceOpCount) return false;
+  op.kind = kind == kNoKind ? std::optional<OpKind>() : static_cast<OpKind>(kind);
   op.dtype = static_cast<DType>(dtype);
   op.reduce_op = static_cast<ReduceOp>(reduce_op);
   return true;
@@ -38,7 +44,7 @@ bool unpack_what(uint64_t what, OpRecord& op) {
 bool unpack_state(uint64_t packed, OpSnapshot& snapshot) {
   const auto phase = static_cast<uint8_t>(packed);
   const auto code = static_cast<uint8_t>(packed >> 8U);
-  if (phase > static_cast<uint8_t>(Phase::kFailed) ||
+  if (phase > static_cast<uint8_t>(kLastPhase) ||
       code > static_cast<uint8_t>(Code::kUnauthenticated))
     return false;
   snapshot.phase = static_cast<Phase>(phase);
@@ -60,8 +66,8 @@ const OpSnapshot* longest_wait(const ProcessSnapshot& process) {
 }
 
 std::string_view name_of(Phase phase) {
-  static constexpr std::array<std::string_view, 8> kNames = {
-      "none", "queued", "exchange", "transfer", "reduce", "finish", "done", "failed"};
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "none", "queued", "exchange", "transfer", "reduce", "finish", "done", "failed", "run"};
   const auto index = static_cast<size_t>(phase);
   return index < kNames.size() ? kNames[index] : "unknown";
 }
@@ -73,7 +79,8 @@ uint64_t pack_state(FlightState state) {
 }
 
 uint64_t pack_what(const OpRecord& op) {
-  return uint64_t{static_cast<uint8_t>(op.kind)} | uint64_t{static_cast<uint8_t>(op.dtype)} << 8U |
+  const uint8_t kind = op.kind ? static_cast<uint8_t>(*op.kind) : kNoKind;
+  return uint64_t{kind} | uint64_t{static_cast<uint8_t>(op.dtype)} << 8U |
          uint64_t{static_cast<uint8_t>(op.reduce_op)} << 16U;
 }
 
@@ -89,7 +96,8 @@ std::optional<OpSnapshot> read_record(const FlightRecord& record) {
   snapshot.queued_ns = record.queued_ns.load(kNewest);
   snapshot.started_ns = record.started_ns.load(kNewest);
   snapshot.done_ns = record.done_ns.load(kNewest);
-  snapshot.name = read_name(record);
+  snapshot.name = read_text(record.name);
+  snapshot.plan_lane = read_text(record.plan_lane);
   if (!unpack_what(record.what.load(kNewest), snapshot.op)) return std::nullopt;
   if (!unpack_state(record.state.load(kNewest), snapshot)) return std::nullopt;
   if (record.sequence.load(std::memory_order_relaxed) != snapshot.sequence) return std::nullopt;

@@ -19,10 +19,11 @@
 
 namespace corro::obs {
 
-inline constexpr uint64_t kFlightMagic = 0x32544C464F52524FULL;    // "ORROFLT2"
+inline constexpr uint64_t kFlightMagic = 0x33544C464F52524FULL;    // "ORROFLT3"
 inline constexpr uint64_t kFlightKind = kFlightMagic << 8U >> 8U;  // Without the version.
 inline constexpr uint32_t kMaxFlightCapacity = 1U << 16U;
 inline constexpr size_t kFlightNameBytes = 32;
+inline constexpr size_t kFlightLaneBytes = 24;
 inline constexpr const char* kFlightMemfdName = "corro-flight";
 
 struct alignas(64) FlightHeader {
@@ -51,6 +52,8 @@ struct alignas(64) FlightRecord {
   std::atomic<uint64_t> started_ns;
   std::atomic<uint64_t> done_ns;
   std::array<std::atomic<uint64_t>, kFlightNameBytes / sizeof(uint64_t)> name;  ///< Zero-padded.
+  /// The same; empty but for firings.
+  std::array<std::atomic<uint64_t>, kFlightLaneBytes / sizeof(uint64_t)> plan_lane;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<int32_t>::is_always_lock_free);
@@ -62,7 +65,8 @@ static_assert(offsetof(FlightRecord, op_id) == 8 && offsetof(FlightRecord, count
               offsetof(FlightRecord, what) == 24 && offsetof(FlightRecord, where) == 32 &&
               offsetof(FlightRecord, state) == 40 && offsetof(FlightRecord, queued_ns) == 48 &&
               offsetof(FlightRecord, started_ns) == 56 && offsetof(FlightRecord, done_ns) == 64 &&
-              offsetof(FlightRecord, name) == 72 && sizeof(FlightRecord) == 128);
+              offsetof(FlightRecord, name) == 72 && offsetof(FlightRecord, plan_lane) == 104 &&
+              sizeof(FlightRecord) == 128);
 
 inline constexpr size_t kFlightMetricsAt = sizeof(FlightHeader);
 inline constexpr size_t kFlightRecordsAt = kFlightMetricsAt + sizeof(FlightMetrics);

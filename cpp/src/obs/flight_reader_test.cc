@@ -109,7 +109,7 @@ TEST(ReadFlight, LeavesOutRecordsThatNoWriterStores) {
       with(real_bytes(), kWhat, uint8_t{kOpKindCount}),
       with(real_bytes(), kWhat + 1, uint8_t{kDTypeCount}),
       with(real_bytes(), kWhat + 2, uint8_t{kReduceOpCount}),
-      with(real_bytes(), kState, uint8_t{8}),        // phase
+      with(real_bytes(), kState, uint8_t{9}),        // phase
       with(real_bytes(), kState + 1, uint8_t{17})};  // code
   for (size_t i = 0; i < broken.size(); ++i) {
     const auto snapshot = read_flight(Memory(broken[i]).fd());

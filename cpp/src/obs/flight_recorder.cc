@@ -18,7 +18,18 @@ constexpr auto kPublish = std::memory_order_release;
 constexpr int F_SEAL_FUTURE_WRITE = 0x10;
 #endif
 
-uint64_t now_ns() { return static_cast<uint64_t>(monotonic_now().since_start.count()); }
+uint64_t ns_of(Time time) { return static_cast<uint64_t>(time.since_start.count()); }
+
+uint64_t now_ns() { return ns_of(monotonic_now()); }
+
+/// Stores the text, cut where a 0 still follows it.
+template <size_t N>
+void store_text(std::array<std::atomic<uint64_t>, N>& words, std::string_view text) {
+  std::array<char, N * sizeof(uint64_t)> bytes{};
+  text.copy(bytes.data(), bytes.size() - 1);
+  const auto values = std::bit_cast<std::array<uint64_t, N>>(bytes);
+  for (size_t i = 0; i < N; ++i) words[i].store(values[i], kPublish);
+}
 
 /// Makes the memfd at its full size, with its pages committed so that a full machine is an error
 /// here and no SIGBUS later. Returns the descriptor.
@@ -112,7 +123,7 @@ FlightRecorder::~FlightRecorder() = default;
 
 FlightRecorder::Handle FlightRecorder::begin(const OpRecord& op, Phase phase,
                                              std::optional<Time> since) {
-  const uint64_t now = since ? static_cast<uint64_t>(since->since_start.count()) : now_ns();
+  const uint64_t now = since ? ns_of(*since) : now_ns();
   const Handle handle = ++impl_->begun;
   FlightRecord& record = impl_->records()[(handle - 1) & (impl_->capacity - 1)];
   record.sequence.store(
@@ -126,10 +137,8 @@ FlightRecorder::Handle FlightRecorder::begin(const OpRecord& op, Phase phase,
   record.queued_ns.store(now, kPublish);
   record.started_ns.store(phase == Phase::kQueued ? 0 : now, kPublish);
   record.done_ns.store(0, kPublish);
-  std::array<char, kFlightNameBytes> name{};
-  op.name.copy(name.data(), kFlightNameBytes - 1);
-  const auto words = std::bit_cast<std::array<uint64_t, kFlightNameBytes / sizeof(uint64_t)>>(name);
-  for (size_t i = 0; i < words.size(); ++i) record.name[i].store(words[i], kPublish);
+  store_text(record.name, op.name);
+  store_text(record.plan_lane, op.plan_lane);
   record.sequence.store(handle, kPublish);
   return handle;
 }
@@ -143,7 +152,7 @@ void FlightRecorder::set_phase(Handle handle, Phase phase, int32_t waiting_for) 
   record->state.store(pack_state({.phase = phase, .waiting_for = waiting_for}), kPublish);
 }
 
-void FlightRecorder::end(Handle handle, Code code) {
+void FlightRecorder::end(Handle handle, Code code, std::optional<Time> when) {
   const bool failed = code != Code::kOk;
   if (failed) impl_->metrics.add(Metric::kFailures);
   FlightRecord* record = impl_->find(handle);
@@ -151,7 +160,7 @@ void FlightRecorder::end(Handle handle, Code code) {
   // A failed operation keeps the peer it was waiting for: that is what one wants to know about it.
   const uint64_t last = record->state.load(std::memory_order_relaxed);
   const int32_t waited_for = failed ? static_cast<int32_t>(last >> 32U) : -1;
-  record->done_ns.store(now_ns(), kPublish);
+  record->done_ns.store(when ? ns_of(*when) : now_ns(), kPublish);
   record->state.store(pack_state({.phase = failed ? Phase::kFailed : Phase::kDone,
                                   .code = code,
                                   .waiting_for = waited_for}),

@@ -30,34 +30,40 @@ enum class Phase : uint8_t {
   kReduce,
   kFinish,
   kDone,
-  kFailed
+  kFailed,
+  kRun,  ///< A firing of a plan that is no operation: its lane has it.
 };
+inline constexpr Phase kLastPhase = Phase::kRun;
 [[nodiscard]] std::string_view name_of(Phase phase);
 
 /// Of an operation that has no number yet: it waits for its name's turn.
 inline constexpr uint64_t kNoOpId = UINT64_MAX;
 
-/// What an operation is; fixed at begin().
+/// What an operation, or a firing of a plan, is; fixed at begin().
 struct OpRecord {
-  uint64_t op_id = 0;
+  uint64_t op_id = 0;  ///< Of a firing: its micro-batch.
   uint32_t lane = 0;
-  OpKind kind = OpKind::kBarrier;
+  std::optional<OpKind> kind = OpKind::kBarrier;  ///< None: a firing that is no operation.
   DType dtype = DType::kU8;
   ReduceOp reduce_op = ReduceOp::kSum;
   int32_t root = -1;
   uint64_t count = 0;
-  std::string_view name = {};  ///< Truncated to 31 bytes.
+  std::string_view name = {};       ///< Truncated to 31 bytes.
+  std::string_view plan_lane = {};  ///< Of a firing, never empty: its lane; truncated to 23 bytes.
 };
 
 /// A record as read back.
 struct OpSnapshot {
   uint64_t sequence = 0;  ///< 1 for the first operation of the process.
-  OpRecord op;            ///< op.name is empty: the text is in `name`.
+  OpRecord op;            ///< Its texts are empty; they are here.
   std::string name;
+  std::string plan_lane;
   Phase phase = Phase::kNone;
   int32_t waiting_for = -1;  ///< World rank whose data or arrival is awaited, or -1.
   Code code = Code::kOk;
   uint64_t queued_ns = 0, started_ns = 0, done_ns = 0;  ///< CLOCK_MONOTONIC; 0 = not yet.
+
+  [[nodiscard]] bool is_firing() const { return !plan_lane.empty(); }
 };
 
 struct ProcessSnapshot {
@@ -88,8 +94,8 @@ class FlightRecorder {
   /// `phase`: kQueued, or a later one for an operation that starts at once, or has `since`.
   Handle begin(const OpRecord& op, Phase phase = Phase::kQueued, std::optional<Time> since = {});
   void set_phase(Handle handle, Phase phase, int32_t waiting_for = -1);
-  /// Counts a failure, whether the record is still there or not.
-  void end(Handle handle, Code code);
+  /// Counts a failure, whether the record is still there or not. None: it is over now.
+  void end(Handle handle, Code code, std::optional<Time> when = {});
   void set_step(uint64_t step);
   /// The numbers in the same memory, which they keep.
   [[nodiscard]] const Metrics& metrics() const;

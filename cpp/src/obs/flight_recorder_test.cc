@@ -72,6 +72,26 @@ TEST(FlightRecorder, TellsWhatHasWaitedLongest) {
   EXPECT_EQ(longest_wait(seen)->waiting_for, 3);
 }
 
+TEST(FlightRecorder, ShowsAFiringWithItsLane) {
+  auto recorder = make();
+  const auto handle = recorder->begin(
+      {.op_id = 3, .kind = std::nullopt, .name = "F0", .plan_lane = "rank0"}, Phase::kRun);
+  recorder->begin({.name = "x", .plan_lane = std::string(100, 'l')});
+  auto firing = recorder->snapshot().recent.at(0);
+  EXPECT_TRUE(firing.is_firing());
+  EXPECT_FALSE(firing.op.kind.has_value());
+  EXPECT_EQ(firing.op.op_id, 3U);
+  EXPECT_EQ(firing.name, "F0");
+  EXPECT_EQ(firing.plan_lane, "rank0");
+  EXPECT_EQ(firing.phase, Phase::kRun);
+  EXPECT_GT(firing.started_ns, 0U);
+  recorder->end(handle, Code::kOk, Time{std::chrono::hours(1'000'000)});
+  firing = recorder->snapshot().recent.at(0);
+  EXPECT_EQ(firing.phase, Phase::kDone);
+  EXPECT_EQ(firing.done_ns, 3'600'000'000'000'000'000U);
+  EXPECT_EQ(recorder->snapshot().recent.at(1).plan_lane, std::string(23, 'l'));
+}
+
 TEST(FlightRecorder, AQueuedOperationHasNotStarted) {
   auto recorder = make();
   recorder->begin({.op_id = 1});

@@ -7,7 +7,7 @@ constexpr auto kCounter = MetricKind::kCounter;
 constexpr auto kGauge = MetricKind::kGauge;
 
 constexpr std::array<MetricInfo, kMetricCount> kMetrics = {{
-    {"ops", kCounter, "operations", "", "Operations begun."},
+    {"ops", kCounter, "operations", "", "Operations and firings of plans begun."},
     {"failures", kCounter, "operations", "", "Operations that were refused or failed."},
     {"polls", kCounter, "calls", "", "Times that the engine looked for something to move."},
     {"in_flight", kGauge, "operations", "", "Operations submitted and not over."},

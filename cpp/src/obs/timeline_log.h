@@ -8,7 +8,8 @@
 //   send(log.take());
 //
 // A span is one operation on one rank. Its memory is bounded: a span that does not fit is dropped
-// whole, and counted; one that was noted always has room for its end.
+// whole, and counted; one that was noted always has room for its end. A firing of a plan is noted at
+// once, when it is over.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/status.h"
 #include "obs/flight_recorder.h"
@@ -35,16 +37,21 @@ struct TimelineEvent {
     kAgreed = 2,     ///< All have: it begins.
     kBegin = 3,      ///< One that no rank negotiates: it begins.
     kEnd = 4,
-    kCycle = 5,  ///< Named operations were started together.
+    kCycle = 5,   ///< Named operations were started together.
+    kFiring = 6,  ///< Of a service of a plan: it is over.
   };
   Kind kind = Kind::kCycle;
   uint64_t time_ns = 0;  ///< CLOCK_MONOTONIC of the rank.
-  uint64_t span = 0;     ///< Not of a cycle.
-  OpKind op = OpKind::kBarrier;
+  uint64_t span = 0;     ///< Not of a cycle; of a firing its micro-batch.
+  // Of kNegotiate, kBegin and kFiring alone:
+  std::optional<OpKind> op = OpKind::kBarrier;  ///< None: a firing that is no operation.
   DType dtype = DType::kU8;
   uint64_t count = 0;
-  std::string name = {};  ///< This and the three before: of kNegotiate and kBegin alone.
-  Code code = Code::kOk;  ///< Of kEnd alone.
+  std::string name = {};
+  Code code = Code::kOk;  ///< Of kEnd and kFiring alone.
+  // Of kFiring alone:
+  uint64_t began_ns = 0;  ///< On the clock of time_ns.
+  std::string lane = {};
 };
 
 /// Reads the next event of what take() has returned; nothing if the bytes are none.
@@ -78,17 +85,23 @@ class TimelineLog {
   /// Once a span.
   void end(uint64_t span, Code code);
   void cycle();
+  /// A firing that is over, and when it was in flight. `firing` has a plan_lane.
+  void fired(const OpRecord& firing, Time since, Time until, Code code) {
+    if (on_) add_firing(firing, since, until, code);
+  }
 
   /// Events, the oldest first; empty if there are none.
   [[nodiscard]] Bytes take();
   [[nodiscard]] bool empty() const { return bytes_ == 0; }
-  /// Spans that were dropped since start().
+  /// Spans, and firings, that were dropped since start().
   [[nodiscard]] uint64_t dropped() const { return dropped_; }
 
  private:
   [[nodiscard]] bool known(uint64_t span) const { return span >= first_ && span != kNoSpan; }
   [[nodiscard]] bool has_room(size_t more) const;
   uint64_t add(TimelineEvent::Kind kind, const OpRecord& op);
+  void add_firing(const OpRecord& firing, Time since, Time until, Code code);
+  void write_what(const OpRecord& op);
   void add(TimelineEvent::Kind kind, uint64_t span);
   void close_chunk();
 

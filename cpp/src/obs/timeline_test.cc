@@ -69,6 +69,44 @@ TEST(TimelineLog, DropsWholeSpansAndCountsThem) {
   EXPECT_NE(log.begin(allreduce("again")), kNoSpan);
 }
 
+OpRecord firing(std::string_view name, uint64_t micro) {
+  return {.op_id = micro, .kind = std::nullopt, .name = name, .plan_lane = "rank0"};
+}
+
+Time at(int microseconds) { return {std::chrono::microseconds(microseconds)}; }
+
+TEST(TimelineLog, NotesAFiringOnceItIsOver) {
+  TimelineLog log;
+  log.fired(firing("F0", 1), at(1), at(2), Code::kOk);
+  EXPECT_TRUE(log.empty()) << "while it is off";
+  log.start({});
+  log.fired(firing("F0", 3), at(5), at(9), Code::kAborted);
+  OpRecord sum = allreduce("sum");
+  sum.plan_lane = "dp";
+  log.fired(sum, at(6), at(7), Code::kOk);
+  const auto events = events_of(log);
+  ASSERT_EQ(events.size(), 2U);
+  EXPECT_EQ(events[0].kind, TimelineEvent::Kind::kFiring);
+  EXPECT_EQ(events[0].name, "F0");
+  EXPECT_EQ(events[0].lane, "rank0");
+  EXPECT_EQ(events[0].span, 3U) << "its micro-batch";
+  EXPECT_EQ(events[0].began_ns, 5'000U);
+  EXPECT_EQ(events[0].time_ns, 9'000U);
+  EXPECT_EQ(events[0].code, Code::kAborted);
+  EXPECT_FALSE(events[0].op.has_value());
+  EXPECT_EQ(events[1].op, OpKind::kAllreduce);
+  EXPECT_EQ(events[1].count, 3U);
+}
+
+TEST(TimelineLog, DropsFiringsThatDoNotFitAndCountsThem) {
+  TimelineLog log;
+  log.start({.most_bytes = size_t{100} << 10U});
+  const std::string longest(1000, 'n');
+  for (int i = 0; i < 1'000; ++i) log.fired(firing(longest, 0), at(1), at(2), Code::kOk);
+  EXPECT_GT(log.dropped(), 0U);
+  EXPECT_EQ(events_of(log).size(), 1'000 - log.dropped());
+}
+
 TEST(TimelineLog, ForgetsSpansOfBeforeItsStart) {
   TimelineLog log;
   log.start({});
@@ -112,6 +150,44 @@ TEST(TimelineText, OneNameIsOneProcessOnAllRanks) {
   EXPECT_THAT(json, Not(HasSubstr("\"pid\":2")));
   EXPECT_THAT(json, HasSubstr(R"("pid":1,"tid":1)"));
   EXPECT_THAT(json, HasSubstr(R"("args":{"error":"ABORTED"})"));
+}
+
+TEST(TimelineText, OfPlansARankIsAProcessAndALaneAThread) {
+  TimelineLog log;
+  log.start({});
+  log.fired(firing("F0", 0), at(1), at(4), Code::kOk);
+  log.fired(firing("B0", 0), at(4), at(6), Code::kAborted);
+  OpRecord sum = allreduce("sum");
+  sum.plan_lane = "dp";
+  log.fired(sum, at(6), at(7), Code::kOk);
+  TimelineText text;
+  ASSERT_TRUE(text.add(2, log.take(), 1'000).ok());
+  const std::string json = text.take();
+  EXPECT_THAT(json, HasSubstr(R"("process_name","ph":"M","pid":1073741826,)"
+                              R"("args":{"name":"lanes of rank 2"}})"));
+  EXPECT_THAT(json, HasSubstr(R"("pid":1073741826,"tid":0,"args":{"name":"rank0"}})"));
+  EXPECT_THAT(json, HasSubstr(R"("pid":1073741826,"tid":1,"args":{"name":"dp"}})"));
+  EXPECT_THAT(json, HasSubstr(R"({"name":"F0","ph":"X","pid":1073741826,"tid":0,"ts":2.000,)"
+                              R"("dur":3.000,"args":{"micro_batch":0}})"));
+  EXPECT_THAT(json, HasSubstr(R"("tid":0,"ts":5.000,"dur":2.000,)"
+                              R"("args":{"micro_batch":0,"error":"ABORTED"}})"));
+  EXPECT_THAT(json, HasSubstr(R"({"name":"sum","ph":"X","pid":1073741826,"tid":1,"ts":7.000,)"
+                              R"("dur":1.000,"args":{"micro_batch":0,"dtype":"f32","count":3}})"));
+}
+
+TEST(TimelineText, FiringsOfALaneThatOverlapHaveRowsOfTheirOwn) {
+  TimelineLog log;
+  log.start({});
+  log.fired(firing("a", 0), at(1), at(3), Code::kOk);
+  log.fired(firing("b", 0), at(2), at(5), Code::kOk);
+  log.fired(firing("c", 0), at(4), at(6), Code::kOk);
+  TimelineText text;
+  ASSERT_TRUE(text.add(0, log.take(), 0).ok());
+  const std::string json = text.take();
+  EXPECT_THAT(json, HasSubstr(R"("tid":1,"args":{"name":"rank0 (2))"));
+  EXPECT_THAT(json, HasSubstr(R"({"name":"a","ph":"X","pid":1073741824,"tid":0,)"));
+  EXPECT_THAT(json, HasSubstr(R"({"name":"b","ph":"X","pid":1073741824,"tid":1,)"));
+  EXPECT_THAT(json, HasSubstr(R"({"name":"c","ph":"X","pid":1073741824,"tid":0,)"));
 }
 
 TEST(TimelineText, RefusesWhatIsNoEvents) {

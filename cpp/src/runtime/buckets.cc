@@ -169,7 +169,8 @@ LoadOptions Buckets::load_options() {
                 request.postscale = options_.postscale;
                 const bool coded = options_.codec && options_.codec->applies_to(request.dtype);
                 if (coded) request.codec = options_.codec;
-              }};
+              },
+          .shows_firings = false};
 }
 
 void Buckets::destroy(Engine& engine) { engine.unload(group_, *plan_); }

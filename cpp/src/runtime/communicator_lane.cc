@@ -76,6 +76,8 @@ Result<CommunicatorLane::Step> make_step(const graph::Plan& plan, const graph::P
 void CommunicatorLane::add(graph::ServiceId service, Step step) {
   if (steps_.size() <= service) steps_.resize(service + 1);
   steps_[service] = std::move(step);
+  if (records_ == nullptr) return;
+  records_->set_operation(service, lane_->key(), steps_[service].request, obs::Phase::kExchange);
 }
 
 void CommunicatorLane::start(Time now, const graph::Work& work) {
@@ -87,7 +89,9 @@ void CommunicatorLane::start(Time now, const graph::Work& work) {
   std::byte* output = memory(work.firing.outputs, step.output);
   step.request.input = input == nullptr ? output : input;
   step.request.output = output == nullptr ? input : output;
-  lane_->fire(step.request, work.firing.ticket, now);
+  std::optional<obs::FlightRecorder::Handle> record;
+  if (records_ != nullptr) record = records_->record_of(work.firing.ticket.task);
+  lane_->fire(step.request, work.firing.ticket, now, record);
 }
 
 bool CommunicatorLane::poll(Time now) {

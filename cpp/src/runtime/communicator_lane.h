@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/cut.h"
+#include "runtime/firing_records.h"
 #include "runtime/group_lane.h"
 #include "runtime/plan_lane.h"
 
@@ -27,9 +28,11 @@ class CommunicatorLane final : public PlanLane {
     int32_t output = -1;  ///< The same of its outputs.
   };
 
+  /// `records`: of the plan's firings; null: they are recorded as operations.
   CommunicatorLane(const LaneKey& key, GroupFacts facts, EngineParts& parts,
-                   std::unique_ptr<collective::Fabric> fabric)
+                   std::unique_ptr<collective::Fabric> fabric, FiringRecords* records)
       : facts_(std::move(facts)),
+        records_(records),
         lane_(std::make_unique<GroupLane>(key, facts_, parts, std::move(fabric), nullptr)) {}
 
   [[nodiscard]] const GroupFacts& facts() const { return facts_; }
@@ -53,6 +56,7 @@ class CommunicatorLane final : public PlanLane {
 
  private:
   GroupFacts facts_;
+  FiringRecords* const records_;
   std::unique_ptr<GroupLane> lane_;
   bool failed_ = false;      ///< It has told why; stop() comes next.
   std::vector<Step> steps_;  ///< By service of the part; those of other lanes are empty.

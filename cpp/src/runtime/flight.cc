@@ -100,8 +100,10 @@ void end_flight(EngineParts& parts, Flight& flight, const Status& status) {
   }
   flight.over = true;
   parts.end_flight();
-  parts.recorder->end(flight.record, status.code());
-  parts.timeline.end(flight.span, status.code());
+  if (!flight.of_firing) {
+    parts.recorder->end(flight.record, status.code());
+    parts.timeline.end(flight.span, status.code());
+  }
   flight.request = nullptr;
   const std::shared_ptr<WorkState> work = std::move(flight.work);
   if (work != nullptr) work->finish_one(status);

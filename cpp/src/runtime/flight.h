@@ -115,7 +115,8 @@ struct Flight {
   SignatureBits signature = {};
   std::unique_ptr<collective::Operation> operation;  ///< Null until the lane has started it.
   obs::FlightRecorder::Handle record = 0;
-  uint64_t span = 0;  ///< In the timeline.
+  bool of_firing = false;  ///< The record is FiringRecords', which ends it; there is no span.
+  uint64_t span = 0;       ///< In the timeline.
   graph::Ticket ticket;
   Time deadline;
   Time submitted;

@@ -65,11 +65,17 @@ void GroupLane::queue(Flight& flight) {
   CORRO_CHECK(queued.ok(), queued.status().message());
 }
 
-void GroupLane::fire(const collective::OpRequest& request, graph::Ticket ticket, Time now) {
+void GroupLane::fire(const collective::OpRequest& request, graph::Ticket ticket, Time now,
+                     std::optional<obs::FlightRecorder::Handle> record) {
   auto flight = make_flight(parts_, request, now);
   flight->op = flights_.take_op();
   flight->ticket = ticket;
-  record_flight(parts_, key_, *flight);
+  flight->of_firing = record.has_value();
+  if (record) {
+    flight->record = *record;
+  } else {
+    record_flight(parts_, key_, *flight);
+  }
   launch(flights_.push(std::move(flight)));
 }
 

@@ -57,8 +57,10 @@ class GroupLane final : public graph::Lane {
   /// Gives request `index` of the work its place.
   void submit(const std::shared_ptr<WorkState>& work, size_t index, Time now);
   void serve(graph::Executor& plan) { executor_ = &plan; }
-  /// Begins a firing of a service, whose request stays until the firing is complete.
-  void fire(const collective::OpRequest& request, graph::Ticket ticket, Time now);
+  /// Begins a firing of a service, whose request stays until the firing is complete. `record`: that
+  /// of the firing; none: it is recorded as an operation.
+  void fire(const collective::OpRequest& request, graph::Ticket ticket, Time now,
+            std::optional<obs::FlightRecorder::Handle> record);
   /// The next op id takes its turn without running.
   void skip();
   /// Lets go of operations from `from` on, which some member has not begun and will not begin, so

@@ -33,6 +33,7 @@ PlanPart::PlanPart(const graph::Plan& plan, const LaneKey& key, const GroupFacts
     if (whole_.lanes[part_.lanes[i]].ranks.size() > 1)
       lane.depth = std::min(lane.depth, collective::kLines);
   }
+  if (options.shows_firings) records_ = std::make_unique<FiringRecords>(part_.plan, parts);
 }
 
 Result<PlanPart> PlanPart::make(const graph::Plan& plan, const LaneKey& key,
@@ -74,7 +75,7 @@ Status PlanPart::make_lanes(const MakeFabric& make_fabric, const LoadOptions& op
     }
     if (options.own_lane) lanes_[here] = options.own_lane(lane);
     if (lanes_[here] != nullptr) continue;
-    auto pulled = std::make_unique<PulledLane>(numbers);
+    auto pulled = std::make_unique<PulledLane>(numbers, records_.get());
     pulled_.push_back(pulled.get());
     lanes_[here] = pulled.get();
     made_.push_back(std::move(pulled));
@@ -100,7 +101,8 @@ Result<PlanLane*> PlanPart::make_communicator(graph::LaneId here, const MakeFabr
   facts.rank = facts.index_of(facts_.member(facts_.rank));
   const LaneKey key = facts.key;
   CORRO_ASSIGN(auto fabric, make_fabric(facts, key));
-  auto made = std::make_unique<CommunicatorLane>(key, std::move(facts), parts_, std::move(fabric));
+  auto made = std::make_unique<CommunicatorLane>(key, std::move(facts), parts_, std::move(fabric),
+                                                 records_.get());
   for (graph::ServiceId id = 0; id < part_.services.size(); ++id) {
     if (part_.plan.services[id].lane != here) continue;
     CORRO_ASSIGN(auto step, make_step(whole_, part_, id, made->facts()));
@@ -120,8 +122,8 @@ PlanLane* PlanPart::make_transfer(graph::ServiceId half) {
   const int32_t to = sends ? peer : facts_.rank;
   const LaneKey key = derive_key(key_, fmt::format("channel {} {} {}", service.number, from, to));
   made_.push_back(std::make_unique<TransferLane>(
-      key, facts_, parts_,
-      TransferLane::Ends{.name = part_.plan.services[half].name,
+      key, facts_, parts_, records_.get(),
+      TransferLane::Ends{.half = half,
                          .sends = sends,
                          .peer = peer,
                          .bytes = whole_.channels[service.number].slot_bytes,
@@ -148,7 +150,9 @@ Status PlanPart::make_executor(const LoadOptions& options) {
     return std::span(std::exchange(next, next + aligned(bytes)), bytes);
   };
   const std::vector<graph::Lane*> lanes(lanes_.begin(), lanes_.end());
-  CORRO_ASSIGN(executor_, graph::Executor::create(part_.plan, lanes, {.allocate = allocate}));
+  CORRO_ASSIGN(executor_,
+               graph::Executor::create(part_.plan, lanes,
+                                       {.allocate = allocate, .observer = records_.get()}));
   CORRO_TRY(executor_->restart({.epoch = key_.epoch, .micro = options.first}));
   for (PlanLane* lane : lanes_) {
     lane->serve(*executor_);

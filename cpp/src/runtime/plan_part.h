@@ -32,6 +32,9 @@ struct LoadOptions {
   std::function<Result<std::span<std::byte>>(graph::ChannelId channel, uint32_t slot)> memory = {};
   /// Adds to a service's request what a plan does not say: scales, a shape.
   std::function<void(graph::ServiceId service, collective::OpRequest& request)> adjust = {};
+  /// Firings are shown as such in the flight recorder and in the timeline. false: only collectives
+  /// are, as operations.
+  bool shows_firings = true;
 };
 
 /// Loop-confined, but for lanes that say otherwise.
@@ -91,7 +94,8 @@ class PlanPart {
   std::vector<PlanLane*> lanes_;                 ///< By lane of the part.
   std::vector<PulledLane*> pulled_;
   std::unordered_map<LaneKey, PlanLane*, LaneKeyHash> by_key_;
-  std::shared_ptr<std::byte> memory_;  ///< See memory().
+  std::unique_ptr<FiringRecords> records_;  ///< Null: they are not shown.
+  std::shared_ptr<std::byte> memory_;       ///< See memory().
   std::unique_ptr<graph::Executor> executor_;
 };
 

@@ -13,8 +13,10 @@ Status not_in_flight(const PulledFiring& firing) {
 
 }  // namespace
 
-PulledLane::PulledLane(std::vector<graph::ServiceId> services)
-    : services_(std::move(services)), slots_(std::make_unique<Done[]>(services_.size())) {
+PulledLane::PulledLane(std::vector<graph::ServiceId> services, FiringRecords* records)
+    : services_(std::move(services)),
+      records_(records),
+      slots_(std::make_unique<Done[]>(services_.size())) {
   waiting_.lock()->ring.resize(services_.size());
 }
 
@@ -47,6 +49,7 @@ Result<PulledFiring> PulledLane::next(Duration timeout) {
   waiting->first = (place + 1) % waiting->ring.size();
   --waiting->count;
   computing_.fetch_add(1, std::memory_order_relaxed);
+  slots_[waiting->ring[place].ticket.task].since = monotonic_now();
   return waiting->ring[place];
 }
 
@@ -82,6 +85,7 @@ Status PulledLane::done(const PulledFiring& firing, const Status& status) {
     return not_in_flight(firing);
   }
   Done& slot = slots_[task];
+  slot.until = monotonic_now();
   slot.ticket = firing.ticket;
   slot.status = status;
   slot.next = done_.load(std::memory_order_relaxed);
@@ -102,6 +106,7 @@ bool PulledLane::poll(Time /*now*/) {
   }
   while (oldest != nullptr) {
     Done* const after = oldest->next;  // complete() may start the same service again
+    if (records_ != nullptr) records_->computed(oldest->ticket.task, oldest->since, oldest->until);
     executor_->complete(oldest->ticket, oldest->status);
     oldest = after;
   }
@@ -109,8 +114,17 @@ bool PulledLane::poll(Time /*now*/) {
 }
 
 void PulledLane::stop(const Status& cause, Time /*now*/) {
-  waiting_.lock()->stopped = cause;
+  std::vector<graph::Ticket> untaken;
+  {
+    auto waiting = waiting_.lock();
+    waiting->stopped = cause;
+    for (; waiting->count > 0; --waiting->count) {
+      untaken.push_back(waiting->ring[waiting->first].ticket);
+      waiting->first = (waiting->first + 1) % waiting->ring.size();
+    }
+  }
   waiting_.notify_all();
+  for (const graph::Ticket ticket : untaken) executor_->complete(ticket, cause);
 }
 
 }  // namespace corro::runtime

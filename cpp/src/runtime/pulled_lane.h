@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/guarded.h"
+#include "runtime/firing_records.h"
 #include "runtime/plan_lane.h"
 
 namespace corro::runtime {
@@ -31,8 +32,9 @@ struct PulledFiring {
 /// Loop-confined; next(), fill(), done(), has_news() and what only looks are thread-safe.
 class PulledLane final : public PlanLane {
  public:
-  /// `services`: by number in the part, those in the whole plan.
-  explicit PulledLane(std::vector<graph::ServiceId> services);
+  /// `services`: by number in the part, those in the whole plan. Borrows the records of the plan's
+  /// firings, which may be null.
+  PulledLane(std::vector<graph::ServiceId> services, FiringRecords* records);
 
   /// next() would block.
   [[nodiscard]] bool waits() {
@@ -66,6 +68,8 @@ class PulledLane final : public PlanLane {
   /// A service never overlaps itself, so one of these each is enough.
   struct Done {
     std::atomic<uint32_t> held{0};  ///< The sequence of the firing in the user's hands; 0: none.
+    Time since;                     ///< next() gave it out.
+    Time until;                     ///< done().
     graph::Ticket ticket;
     Status status;
     Done* next = nullptr;
@@ -78,6 +82,7 @@ class PulledLane final : public PlanLane {
   };
 
   const std::vector<graph::ServiceId> services_;
+  FiringRecords* const records_;
   std::unique_ptr<Done[]> slots_;  ///< By service of the part.
   std::atomic<Done*> done_{nullptr};
   std::atomic<uint32_t> computing_{0};

@@ -7,16 +7,18 @@
 namespace corro::runtime {
 
 TransferLane::TransferLane(const LaneKey& key, const GroupFacts& facts, EngineParts& parts,
-                           Ends ends)
+                           FiringRecords* records, Ends ends)
     : key_(key),
       facts_(facts),
       parts_(parts),
-      ends_(std::move(ends)),
-      request_{.kind = ends_.sends ? OpKind::kSend : OpKind::kRecv,
-               .root = ends_.peer,
-               .count = ends_.bytes,
-               .name = ends_.name},
-      endpoint_(*parts.peers.endpoint(facts.member(ends_.peer))) {}
+      records_(records),
+      ends_(ends),
+      endpoint_(*parts.peers.endpoint(facts.member(ends_.peer))) {
+  if (records_ == nullptr) return;
+  records_->set_operation(ends_.half, key_,
+                          {.kind = kind(), .root = ends_.peer, .count = ends_.bytes},
+                          obs::Phase::kTransfer);
+}
 
 void TransferLane::start(Time now, const graph::Work& work) {
   const graph::Firing& firing = work.firing;
@@ -26,10 +28,10 @@ void TransferLane::start(Time now, const graph::Work& work) {
           .pack();
   ticket_ = firing.ticket;
   since_ = now;
-  const obs::OpRecord record = record_of(key_, request_, key.op);
-  record_ = parts_.recorder->begin(record, obs::Phase::kTransfer);
-  span_ = parts_.timeline.begin(record);
-  parts_.recorder->set_phase(record_, obs::Phase::kTransfer, facts_.world_rank(ends_.peer));
+  if (records_ != nullptr) {
+    parts_.recorder->set_phase(records_->record_of(ends_.half), obs::Phase::kTransfer,
+                               facts_.world_rank(ends_.peer));
+  }
   parts_.begin_flight();
   ++parts_.message_flights;
   slot_ = (ends_.sends ? firing.inputs : firing.outputs).front();
@@ -76,7 +78,7 @@ Status TransferLane::mismatch() const {
   return {Code::kInvalidArgument,
           fmt::format("rank {} sent {} bytes where rank {} expects {}", peer, receive_.peer_bytes,
                       facts_.own_world_rank(), ends_.bytes),
-          {.rank = peer, .op = std::string(name_of(request_.kind)), .phase = "transfer"}};
+          {.rank = peer, .op = std::string(name_of(kind())), .phase = "transfer"}};
 }
 
 void TransferLane::end(const Status& status) {
@@ -86,8 +88,6 @@ void TransferLane::end(const Status& status) {
   state_ = State::kFree;
   parts_.end_flight();
   --parts_.message_flights;
-  parts_.recorder->end(record_, status.code());
-  parts_.timeline.end(span_, status.code());
   executor_->complete(ticket_, status);
 }
 

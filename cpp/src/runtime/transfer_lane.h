@@ -11,8 +11,7 @@
 // this channel in this run alone: what an earlier run left on the way fits nowhere.
 #pragma once
 
-#include <string>
-
+#include "runtime/firing_records.h"
 #include "runtime/plan_lane.h"
 
 namespace corro::runtime {
@@ -20,15 +19,16 @@ namespace corro::runtime {
 class TransferLane final : public PlanLane {
  public:
   struct Ends {
-    std::string name;       ///< Of the half, for messages and records.
+    graph::ServiceId half;  ///< In the part.
     bool sends = false;     ///< Else it receives.
     int32_t peer = 0;       ///< Group rank of the other half.
     uint64_t bytes = 0;     ///< Of a slot: the most that a message carries.
     Duration timeout = {};  ///< Of a firing.
   };
 
-  /// Borrows the facts.
-  TransferLane(const LaneKey& key, const GroupFacts& facts, EngineParts& parts, Ends ends);
+  /// Borrows the facts and the records of the plan's firings, which may be null.
+  TransferLane(const LaneKey& key, const GroupFacts& facts, EngineParts& parts,
+               FiringRecords* records, Ends ends);
 
   void serve(graph::Executor& executor) override { executor_ = &executor; }
   void start(Time now, const graph::Work& work) override;
@@ -43,6 +43,7 @@ class TransferLane final : public PlanLane {
 
  private:
   enum class State : uint8_t { kFree, kWaitsForSlot, kMoves };
+  [[nodiscard]] OpKind kind() const { return ends_.sends ? OpKind::kSend : OpKind::kRecv; }
   void send();
   void end(const Status& status);
   [[nodiscard]] Status mismatch() const;
@@ -50,8 +51,8 @@ class TransferLane final : public PlanLane {
   const LaneKey key_;
   const GroupFacts& facts_;
   EngineParts& parts_;
+  FiringRecords* const records_;
   const Ends ends_;
-  const collective::OpRequest request_;  ///< As the flight recorder shows it.
   transport::Endpoint& endpoint_;
   graph::Executor* executor_ = nullptr;
   State state_ = State::kFree;
@@ -61,8 +62,6 @@ class TransferLane final : public PlanLane {
   Time since_;
   transport::SendRequest send_;
   transport::RecvRequest receive_;
-  obs::FlightRecorder::Handle record_ = 0;
-  uint64_t span_ = 0;
 };
 
 }  // namespace corro::runtime

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -109,6 +112,44 @@ def test_collectives_are_services_and_each_lane_has_a_thread() -> None:
     assert sums == [micro * ranks + ranks * (ranks - 1) // 2 for micro in range(50)]
     assert len(threads) == 2
     assert threading.get_ident() in threads
+
+
+def test_the_timeline_shows_every_firing_on_its_lane(tmp_path: Path) -> None:
+    rank, ranks = corro.rank(), corro.size()
+    corro.start_timeline(tmp_path / "timeline.json")
+    with corro.load_plan(chain(ranks)) as loaded:
+        loaded.run(3, {f"stage{rank}": adding([])})
+    with corro.load_plan(summing(ranks)) as loaded:
+        loaded.run(2, {f"fill{rank}": ignore, f"take{rank}": ignore})
+    corro.stop_timeline()
+    if rank > 0:
+        return
+    events = json.loads((tmp_path / "timeline.json").read_text())
+    process = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    thread = {
+        (e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"
+    }
+    shown = Counter(
+        (process[e["pid"]], thread[e["pid"], e["tid"]], e["name"], e["args"]["micro_batch"])
+        for e in events
+        if e["ph"] == "X"
+    )
+    wanted: Counter[tuple[str, str, str, int]] = Counter()
+    for r in range(ranks):
+        lanes = f"lanes of rank {r}"
+        transfers = [f"c{r - 1} from rank {r - 1}"] * (r > 0) + [f"c{r} to rank {r + 1}"]
+        for micro in range(3):
+            wanted[lanes, f"rank{r}", f"stage{r}", micro] = 1
+            for name in transfers[: None if r + 1 < ranks else -1]:
+                wanted[lanes, name, name, micro] = 1
+        for micro in range(2):
+            wanted[lanes, f"rank{r}", f"fill{r}", micro] = 1
+            wanted[lanes, "all", "reduce", micro] = 1
+            wanted[lanes, f"rank{r}", f"take{r}", micro] = 1
+    assert shown == wanted
+    assert all(e["dur"] >= 0 for e in events if e["ph"] == "X")
+    tensors = {e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    assert "reduce" not in tensors, "as an operation, too"
 
 
 def test_a_firing_says_how_much_it_has_filled() -> None:
