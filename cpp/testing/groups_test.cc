@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "testing/named_support.h"
 #include "testing/world.h"
 
@@ -45,6 +48,53 @@ void expect_usable(World& world, const std::vector<std::pair<int32_t, runtime::G
   world.run(works);
   for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
 }
+
+/// Of the operations of rank 0, which are not over, so many wait in the midst of it for rank 1.
+ptrdiff_t in_flight(World& world) {
+  const auto seen = world.engine(0).recorder().snapshot();
+  return std::ranges::count_if(seen.recent, [](const obs::OpSnapshot& op) {
+    return op.phase != obs::Phase::kQueued && op.waiting_for == 1;
+  });
+}
+
+/// An allreduce of so many floats, 100 times.
+struct Depth {
+  bool board = true;
+  uint64_t count = 1;
+  ptrdiff_t in_flight = 64;
+};
+
+class InFlight : public ::testing::TestWithParam<Depth> {};
+
+TEST_P(InFlight, AreAsManyOperationsOfAGroupAsItsLinesAndSlotsHold) {
+  constexpr size_t kMany = 100;
+  const Depth& c = GetParam();
+  World world({.size = 2, .board = c.board});
+  std::vector<std::vector<float>> data(2 * kMany, std::vector<float>(c.count, 1));
+  const auto submit = [&](int32_t rank) {
+    World::Works works;
+    for (size_t i = 0; i < kMany; ++i) {
+      auto& own = data[2 * i + static_cast<size_t>(rank)];
+      OpRequest request{.kind = OpKind::kAllreduce, .dtype = DType::kF32, .count = c.count};
+      request.output = reinterpret_cast<std::byte*>(own.data());
+      request.input = request.output;
+      works.push_back(world.submit(rank, {request}));
+    }
+    return works;
+  };
+  World::Works works = submit(0);
+  world.poll_rounds(20);
+  EXPECT_EQ(in_flight(world), c.in_flight);
+  std::ranges::move(submit(1), std::back_inserter(works));
+  world.run(works);
+  for (const auto& work : works) EXPECT_TRUE(work->status().ok()) << work->status().to_string();
+  for (const auto& result : data) EXPECT_THAT(result, ::testing::Each(2.0F));
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, InFlight,
+                         ::testing::Values(Depth{.count = 8}, Depth{.count = 9, .in_flight = 16},
+                                           Depth{.board = false, .count = 4096},
+                                           Depth{.board = false, .count = 4097, .in_flight = 16}));
 
 class GroupKeys : public ::testing::TestWithParam<bool> {
  protected:

@@ -737,6 +737,29 @@ TEST_P(Plans, AnUnloadedPlanLeavesNoFiringInFlight) {
   EXPECT_THAT(firings_of(world, 0), ::testing::ElementsAre("fill0 0 of cpu0: failed"));
 }
 
+TEST_P(Plans, UpTo64CollectivesOfALaneAreInFlight) {
+  constexpr size_t kServices = 70;
+  World world(options(2));
+  Users users(world);
+  Plan plan;
+  plan.ranks = 2;
+  const LaneId lane = plan.add_lane(
+      {.name = "all", .order = graph::LaneOrder::kAgreed, .depth = 100, .ranks = {0, 1}});
+  for (size_t i = 0; i < kServices; ++i) {
+    plan.add_service({.name = fmt::format("barrier{}", i),
+                      .lane = lane,
+                      .operation = graph::OperationSpec{.kind = OpKind::kBarrier}});
+  }
+  users.load_all(plan);
+  world.stop(1);
+  const World::Works works = users.run_until(1);
+  world.poll_rounds(20);
+  EXPECT_EQ(firings_of(world, 0).size(), 64U);
+  world.resume(1);
+  ASSERT_TRUE(users.play(works));
+  EXPECT_EQ(firings_of(world, 0).size(), kServices);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Plans, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "board" : "streams"; });
 

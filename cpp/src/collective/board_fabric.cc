@@ -28,7 +28,7 @@ bool BoardFabric::begin_now(uint64_t op, const OpRequest& request,
     const auto missing = board_->missing_member();
     return missing.ok() && *missing < 0 && board_->members_agree().ok();
   };
-  if (exchange->certainly_small() && all_there() && board_->line_free(op) &&
+  if (exchange->certainly_small() && all_there() && exchange->has_room() &&
       validate_buffers(request, exchange->shape(), board_->rank()).ok()) {
     exchange->publish();
     return true;

@@ -175,6 +175,7 @@ bool Executor::fire_lane(LaneId id, Time now) {
   while (lanes_[id].in_flight < lanes_[id].spec.depth) {
     const uint32_t task = pick(lanes_[id]);
     if (task == kNone) break;
+    if (lanes_[id].in_flight + tasks_[task].weight > lanes_[id].spec.depth) break;
     started = true;
     if (task < services_.size()) {
       start_service(task, now);
@@ -253,7 +254,7 @@ void Executor::begin(uint32_t task, Duration duration, const Firing& firing, Tim
   entry.state = TaskState::kRunning;
   ++in_flight_;
   LaneState& lane = lanes_[entry.lane];
-  ++lane.in_flight;
+  lane.in_flight += entry.weight;
   if (task < services_.size()) ++entry.sequence;
   Work work{.name = entry.name, .duration = duration, .launch = entry.launch, .firing = firing};
   work.firing.ticket = {.task = task, .sequence = entry.sequence};
@@ -270,7 +271,7 @@ void Executor::complete(Ticket ticket, const Status& status) {
   if (task.state != TaskState::kRunning || task.sequence != ticket.sequence) return;
   task.state = TaskState::kIdle;
   --in_flight_;
-  --lanes_[task.lane].in_flight;
+  lanes_[task.lane].in_flight -= task.weight;
   mark_dirty(task.lane);
   if (ticket.task < services_.size()) {
     finish_service(ticket.task, status);
@@ -325,6 +326,7 @@ Result<Ticket> Executor::submit(LaneId lane, OneShot one_shot) {
   task.state = TaskState::kQueued;
   task.lane = lane;
   task.priority = state.spec.order == LaneOrder::kPriority ? one_shot.priority : 0;
+  task.weight = std::min(one_shot.weight, state.spec.depth);
   ++task.sequence;
   task.name = one_shot.name;
   task.launch = std::move(one_shot.launch);

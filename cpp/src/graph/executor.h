@@ -35,6 +35,7 @@ namespace corro::graph {
 struct OneShot {
   std::string_view name;  ///< For messages; the text stays valid until on_done has returned.
   int32_t priority = 0;   ///< Less goes first (LaneOrder::kPriority).
+  uint32_t weight = 1;    ///< So much of its lane's depth it takes, and at most all of it.
   Launch launch = {};
   /// Called once: with the status given to complete(), or to cancel_pending(). May submit; may not
   /// poll.
@@ -157,6 +158,7 @@ class Executor final {
     bool recycle_after_start = false;
     LaneId lane = 0;
     int32_t priority = 0;
+    uint32_t weight = 1;  ///< Of a service always.
     uint32_t sequence = 0;
     uint32_t next = kNone;  ///< One-shots: the next in the lane's queue or the free list.
     std::string_view name;
@@ -178,7 +180,7 @@ class Executor final {
   struct LaneState {
     LaneSpec spec;
     Lane* lane = nullptr;
-    uint32_t in_flight = 0;
+    uint32_t in_flight = 0;  ///< Their weights.
     size_t one_shots = 0;
     uint32_t begun = 0;      ///< One-shots that try_begin() has begun so far.
     bool has_begun = false;  ///< The last of them is in flight.

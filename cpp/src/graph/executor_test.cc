@@ -407,6 +407,29 @@ TEST_F(OneShotLane, StartsInOrderOfSubmissionUpToItsDepth) {
   EXPECT_TRUE(executor->status().ok()) << "a failed one-shot stops nothing";
 }
 
+TEST_F(OneShotLane, StartsSoManyAsTheirWeightsLeaveRoomFor) {
+  const LaneId id = executor->add_lane({.name = "link", .depth = 4}, lane);
+  const auto add = [&](const char* name, uint32_t weight) {
+    ASSERT_TRUE(executor->submit(id, {.name = name, .weight = weight}).ok());
+  };
+  for (const char* name : {"a", "b"}) add(name, 1);
+  add("large", 3);
+  add("c", 1);
+  executor->poll({});
+  EXPECT_THAT(lane.started, ElementsAre("a", "b")) << "c does not overtake";
+  executor->complete(lane.tickets[0]);
+  executor->poll({});
+  EXPECT_THAT(lane.started, ElementsAre("a", "b", "large"));
+  executor->complete(lane.tickets[1]);
+  executor->poll({});
+  EXPECT_THAT(lane.started, ElementsAre("a", "b", "large", "c"));
+  add("larger than the lane", 9);
+  executor->complete(lane.tickets[2]);
+  executor->complete(lane.tickets[3]);
+  executor->poll({});
+  EXPECT_EQ(lane.started.back(), "larger than the lane");
+}
+
 TEST_F(OneShotLane, GoesByPriorityWhereTheLaneDoes) {
   const LaneId id = executor->add_lane({.name = "pool"}, lane);
   submit(id, "low", 5);

@@ -10,7 +10,19 @@ namespace corro::runtime {
 namespace {
 
 /// No rank sends a vote for an operation that is further ahead than this: a lane is never so deep.
-constexpr uint64_t kMostAhead = 64;
+constexpr uint64_t kMostAhead = 2 * uint64_t{collective::kLines};
+
+/// What it takes of a lane's depth, kLines.
+uint32_t weight_of(const collective::OpRequest& request) {
+  const bool uneven = !request.counts.empty() || !request.send_counts.empty();
+  const uint64_t bytes = uneven ? UINT64_MAX : request.count * size_of(request.dtype);
+  return collective::kLines / collective::most_in_flight(bytes);
+}
+
+/// It has started, and waits for a member to leave room for what it publishes.
+bool waits_for_room(const collective::Operation& operation) {
+  return operation.phase() == obs::Phase::kQueued && operation.waiting_for() >= 0;
+}
 
 /// The group rank for which the flight waits, or -1.
 int32_t awaited_by(const Flight& flight, const std::optional<ClosingRound>& closing) {
@@ -58,6 +70,7 @@ void GroupLane::submit(const std::shared_ptr<WorkState>& work, size_t index, Tim
 void GroupLane::queue(Flight& flight) {
   const auto queued =
       executor_->submit(*one_shots_, {.name = name_of(flight.request->kind),
+                                      .weight = weight_of(*flight.request),
                                       .launch = [this, raw = &flight](const graph::Firing& firing) {
                                         raw->ticket = firing.ticket;
                                         launch(*raw);
@@ -182,7 +195,9 @@ bool GroupLane::poll(Time now) {
       conclude(*flight, outcome);
       if (failure_) return true;
     }
-    if (!flight->over && !flight->voted) oldest = false;
+    if (flight->over || flight->voted) continue;
+    if (waits_for_room(*flight->operation)) break;  // Nor have those behind it.
+    oldest = false;
   }
   sweep();
   return moved;

@@ -3,8 +3,8 @@
 // An operation on this rank:
 //
 //   queued    submit() has given it the next op id and a place in the executor
-//   started   its turn has come, and its fabric runs it. The executor starts at most kLines. fire()
-//             starts a service of a loaded plan at once
+//   started   its turn has come, and its fabric runs it. The executor starts at most kLines,
+//             and of large ones kSlots. fire() starts a service of a loaded plan at once
 //   voted     only with closing rounds: its result is made here, and it waits for the verdict
 //   over      it stays in flights_ until all before it are over, too. Then completed() moves past
 //             it, and the fabric may use again what it used

@@ -1,9 +1,9 @@
 // LaneNews: what other members have said of a lane's operations before or after these ran here.
 //
 // Members are ahead and behind each other. What one says of an operation that has not started here
-// is kept until it starts; what one says of an operation that is over is compared with the last 64,
-// which are remembered: a difference is the error of the next call. Of what members wait for, the
-// newest word of each counts.
+// is kept until it starts; what one says of an operation that is over is compared with the last ones,
+// which are remembered, twice as many as are in flight: a difference is the error of the next call.
+// Of what members wait for, the newest word of each counts.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class LaneNews {
   };
   using Said = std::pair<int32_t, SignatureBits>;  ///< A rank, and what it called.
 
-  /// The last 64 operations are remembered.
+  /// The last kRemembered operations are.
   void remember(const Past& past) { past_[past.op % past_.size()] = past; }
   /// Null if it is not over, or too old.
   [[nodiscard]] Past* find_past(uint64_t op) {
@@ -72,7 +72,8 @@ class LaneNews {
     return std::move(node.mapped());
   }
 
-  std::array<Past, 64> past_;
+  static constexpr size_t kRemembered = 2 * size_t{collective::kLines};
+  std::array<Past, kRemembered> past_;
   std::map<uint64_t, Said> calls_;
   std::map<uint64_t, Status> cancels_;
   /// By member and place of its operation among those in flight: the op id, and whom it waits for.

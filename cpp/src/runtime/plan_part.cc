@@ -16,6 +16,18 @@ uint64_t aligned(uint64_t bytes) {
   return (bytes + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
 }
 
+/// On this lane of the plan, as its collectives allow.
+uint32_t most_in_flight(const graph::Plan& plan, graph::LaneId lane) {
+  if (plan.lanes[lane].ranks.size() == 1) return graph::kMostDepth;
+  uint32_t most = collective::kLines;
+  for (const graph::ServiceSpec& service : plan.services) {
+    if (service.lane != lane || !service.operation) continue;
+    const uint64_t bytes = service.operation->count * size_of(service.operation->dtype);
+    most = std::min(most, collective::most_in_flight(bytes));
+  }
+  return most;
+}
+
 }  // namespace
 
 PlanPart::PlanPart(const graph::Plan& plan, const LaneKey& key, const GroupFacts& facts,
@@ -27,11 +39,9 @@ PlanPart::PlanPart(const graph::Plan& plan, const LaneKey& key, const GroupFacts
       timeout_(options.timeout > Duration::zero() ? options.timeout : parts.options.timeout),
       part_(graph::cut(plan, static_cast<uint32_t>(facts.rank))) {
   part_.plan.epoch = key.epoch;
-  // A communicator has a board line for each operation in flight.
   for (size_t i = 0; i < part_.lanes.size(); ++i) {
-    graph::LaneSpec& lane = part_.plan.lanes[i];
-    if (whole_.lanes[part_.lanes[i]].ranks.size() > 1)
-      lane.depth = std::min(lane.depth, collective::kLines);
+    uint32_t& depth = part_.plan.lanes[i].depth;
+    depth = std::min(depth, most_in_flight(whole_, part_.lanes[i]));
   }
   if (options.shows_firings) records_ = std::make_unique<FiringRecords>(part_.plan, parts);
 }

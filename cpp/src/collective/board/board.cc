@@ -121,9 +121,10 @@ bool Board::forsaken(const std::function<bool(int32_t world_rank)>& gone) {
   return forsaken_;
 }
 
-bool Board::line_free(uint64_t op) {
-  if (op >= all_completed_ + kLines) look_at_completed();
-  return op < all_completed_ + kLines;
+/// True once everyone has completed the operation `distance` before `op`.
+bool Board::completed_before(uint64_t op, uint64_t distance) {
+  if (op >= all_completed_ + distance) look_at_completed();
+  return op < all_completed_ + distance;
 }
 
 bool Board::completed_by_all(uint64_t op) {

@@ -57,10 +57,12 @@ class Board {
   [[nodiscard]] const Status& members_agree() const { return members_agree_; }
   /// True once operation `op`'s line may be written: everyone has completed the one that used it
   /// before.
-  bool line_free(uint64_t op);
+  bool line_free(uint64_t op) { return completed_before(op, kLines); }
+  /// The same of its slot.
+  bool slot_free(uint64_t op) { return completed_before(op, kSlots); }
   /// True once every member has completed operation `op`; nobody is asked after keep_stages().
   [[nodiscard]] bool completed_by_all(uint64_t op);
-  /// The group rank that holds the line back; only after line_free() returned false.
+  /// The group rank that holds the line or the slot back; only after one was not free.
   [[nodiscard]] int32_t holds_back() const { return slowest_; }
 
   /// Operations below `op` are over here.
@@ -119,6 +121,7 @@ class Board {
  private:
   Board(const LaneKey& key, int32_t rank, std::vector<Member> members, Wake wake,
         StagePool& stages);
+  bool completed_before(uint64_t op, uint64_t distance);
   void look_at_completed();
   void store_and_wake(std::atomic<uint64_t>& word, uint64_t value, uint32_t deepest);
   [[nodiscard]] bool is_out(Member& member) const;

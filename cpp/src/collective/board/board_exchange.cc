@@ -46,6 +46,11 @@ void BoardExchange::publish() {
   board_.publish(line.stamp, op_ + 1);
 }
 
+bool BoardExchange::needs_slot() const {
+  const bool gets_ends = is_sliced(request_.kind) && shape_.takes();
+  return !in_lines() && (gets_ends || !shape_.agreed() || certainly_small());
+}
+
 void BoardExchange::withdraw() {
   if (!others_store_) return;
   others_store_ = false;

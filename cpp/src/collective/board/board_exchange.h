@@ -1,8 +1,8 @@
 // BoardExchange: how every collective on a board begins. Each rank publishes one cache line (its
 // signature, and its data or where that is) and reads the others'; small operations end here.
 //
-//   publish()    the own line of this operation, once it is free: all members are over with the
-//                operation that used it last (Board::line_free)
+//   publish()    the own line of this operation, once there is room: all members are over with the
+//                operations that used the line last, and the slot if this one needs it
 //   arrived()    looks for the lines of the others, in rank order, and remembers how far it came
 //   agreement()  all lines are there: did all call the same?
 //   take_small() all contributions are in lines or slots: the result is made of them
@@ -36,7 +36,11 @@ class BoardExchange {
   [[nodiscard]] bool certainly_small() const {
     return shape_.agreed() && largest_contribution() * element_ <= kSlotBytes;
   }
-  /// Publishes the own line; only while Board::line_free().
+  /// True once the own line may be published; never false again.
+  [[nodiscard]] bool has_room() const {
+    return board_.line_free(op_) && (!needs_slot() || board_.slot_free(op_));
+  }
+  /// Publishes the own line; requires has_room().
   void publish();
   /// This rank leaves before the end: results that others still store miss its buffer.
   void withdraw();
@@ -73,7 +77,7 @@ class BoardExchange {
   [[nodiscard]] Status impossible(int32_t r, std::string_view what) const;
 
   [[nodiscard]] std::byte* slot_of(int32_t r) const {
-    return board_.member(r).section->slots[op_ % kLines];
+    return board_.member(r).section->slots[op_ % kSlots];
   }
 
  private:
@@ -90,6 +94,9 @@ class BoardExchange {
   [[nodiscard]] bool in_lines() const {
     return shape_.agreed() && largest_contribution() * element_ <= kLineBytes;
   }
+  /// True if this rank or another may store to the own slot: the contribution or its table, or the
+  /// ends of the result.
+  [[nodiscard]] bool needs_slot() const;
   [[nodiscard]] const std::byte* small_data(int32_t r) const;
   [[nodiscard]] Status take_small_blocks();
 

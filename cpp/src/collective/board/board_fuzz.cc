@@ -140,6 +140,7 @@ struct Rank {
     if (!over) over = operation->poll(oldest) == Progress::kDone;
     (void)board.find_failure(0);
     (void)board.line_free(kLines);
+    (void)board.slot_free(kSlots);
   }
 
   std::vector<std::byte> input, output;

@@ -76,7 +76,7 @@ class BoardOperation final : public Operation {
       wait(obs::Phase::kQueued, *missing);
       return Progress::kIdle;
     }
-    if (!board().line_free(exchange_.op())) {
+    if (!exchange_.has_room()) {
       wait(obs::Phase::kQueued, board().holds_back());
       return Progress::kIdle;
     }

@@ -43,16 +43,22 @@
 
 namespace corro::collective {
 
-inline constexpr uint32_t kLines = 16;    ///< Operations of one group in flight over the board.
+inline constexpr uint32_t kLines = 64;    ///< Operations of one group in flight over the board.
+inline constexpr uint32_t kSlots = 16;    ///< Of these, so many that need a slot.
 inline constexpr size_t kLineBytes = 32;  ///< Payload that fits into the line itself.
 inline constexpr size_t kSlotBytes = size_t{16} << 10U;  ///< Payload that fits into a slot.
+/// How many operations of so many bytes a lane has in flight. More large ones would only push each
+/// other's bytes out of the cache.
+[[nodiscard]] constexpr uint32_t most_in_flight(uint64_t bytes) {
+  return bytes > kSlotBytes ? kSlots : kLines;
+}
 /// Private memory above this is staged: that keeps it in the cache between reading and writing,
 /// which the kernel's copies do not (measured; collectives of one host in docs/algorithms.md).
 inline constexpr uint64_t kMostCopiedBytes = uint64_t{8} << 20U;
 inline constexpr uint32_t kStages = 4;  ///< Staging buffers, used in turn.
 inline constexpr size_t kStageBytes = size_t{128} << 10U;
 inline constexpr int32_t kMaxBoardRanks = 256;
-inline constexpr uint64_t kSegmentMagic = 0x3547455335524f43;  // "COR5SEG5"
+inline constexpr uint64_t kSegmentMagic = 0x3647455336524f43;  // "COR6SEG6"
 
 /// Reads a plain word of shared memory once: what was checked is what is used.
 template <typename T>
@@ -116,7 +122,7 @@ struct GroupSection {
   alignas(64) std::atomic<uint64_t> finished;  ///< How far the last direct operation is here: twice
                                                ///< its id; + 1: its own part is made; + 2: over.
   Line lines[kLines];
-  std::byte slots[kLines][kSlotBytes];
+  std::byte slots[kSlots][kSlotBytes];
   char members[kMostMembersText];  ///< describe_members(), with a 0 behind; set once, before the
                                    ///< section can be found.
 };
@@ -124,8 +130,8 @@ static_assert(offsetof(GroupSection, completed) == 0 && offsetof(GroupSection, f
               offsetof(GroupSection, stages) == 16 && offsetof(GroupSection, left) == 24 &&
               offsetof(GroupSection, put) == 64 && offsetof(GroupSection, folded) == 128 &&
               offsetof(GroupSection, taken) == 192 && offsetof(GroupSection, finished) == 256 &&
-              offsetof(GroupSection, lines) == 320 && offsetof(GroupSection, slots) == 1344 &&
-              offsetof(GroupSection, members) == 263'488 && sizeof(GroupSection) == 263'744);
+              offsetof(GroupSection, lines) == 320 && offsetof(GroupSection, slots) == 4416 &&
+              offsetof(GroupSection, members) == 266'560 && sizeof(GroupSection) == 266'816);
 
 /// The staging buffers of one rank, for one lane at a time (stage_pool.h).
 struct Stages {
