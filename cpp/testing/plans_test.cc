@@ -334,6 +334,76 @@ TEST_P(Plans, CollectivesOfSomeOrAllRanksAreServices) {
   }
 }
 
+// -- the loader's memory --------------------------------------------------------------------------
+
+/// What a loader gives for the two slots of a channel.
+struct OwnSlots {
+  explicit OwnSlots(size_t count) : slots(2, std::vector<float>(count)) {}
+  [[nodiscard]] runtime::ChannelMemory of(ChannelId channel) {
+    return {
+        channel,
+        {std::as_writable_bytes(std::span(slots[0])), std::as_writable_bytes(std::span(slots[1]))}};
+  }
+  std::vector<std::vector<float>> slots;
+};
+
+TEST_P(Plans, TransfersUseTheLoadersMemory) {
+  World world(options(2));
+  Users users(world);
+  std::vector<std::vector<float>> seen;
+  play_chain(users, 2, seen);
+  std::vector<OwnSlots> own(2, OwnSlots(1024));
+  for (const int32_t r : {0, 1}) {
+    const Status loaded =
+        users.load(r, chain(2, 4096, 2), {.memory = {own[static_cast<size_t>(r)].of(0)}});
+    ASSERT_TRUE(loaded.ok()) << loaded.to_string();
+    EXPECT_EQ(users.plan(r).part().memory(), nullptr) << "the arena has no part in it";
+  }
+  ASSERT_TRUE(users.play(users.run_until(5)));
+  expect_chain(seen, 2, 5, 1024);
+  for (OwnSlots& rank : own) {
+    EXPECT_EQ(rank.slots[0], std::vector<float>(1024, 400));
+    EXPECT_EQ(rank.slots[1], std::vector<float>(1024, 300));
+  }
+}
+
+TEST_P(Plans, CollectivesUseTheLoadersMemoryBesideTheArenas) {
+  World world(options(2));
+  Users users(world);
+  std::vector<float> sums;
+  play_reducing(users, {0, 1}, sums);
+  std::vector<OwnSlots> own(2, OwnSlots(5000));
+  ASSERT_TRUE(users.load(0, reducing(2, {0, 1}, 5000), {.memory = {own[0].of(0)}}).ok());
+  ASSERT_TRUE(users.load(1, reducing(2, {0, 1}, 5000), {.memory = {own[1].of(2)}}).ok());
+  ASSERT_TRUE(users.play(users.run_until(6)));
+  EXPECT_EQ(sums.size(), 12U);
+  EXPECT_EQ(own[0].slots[1], std::vector<float>(5000, 101)) << "the sums of micro-batch 5";
+  EXPECT_EQ(own[1].slots[1], std::vector<float>(5000, 51)) << "what rank 1 has filled for it";
+}
+
+TEST_P(Plans, MemoryThatIsNotThatOfTheSlotsIsRefusedInOneLine) {
+  World world(options(2));
+  Users users(world);
+  OwnSlots own(16);
+  OwnSlots small(15);
+  const auto loads = [&](std::vector<runtime::ChannelMemory> memory) {
+    return users.load(0, reducing(2, {0, 1}, 16), {.memory = std::move(memory)}).to_string();
+  };
+  const std::string line = "INVALID_ARGUMENT: plan: memory: ";
+  EXPECT_EQ(loads({own.of(3)}), line + "there is no channel 3 of 3");
+  EXPECT_EQ(loads({own.of(2)}), line + "channel \"grad1\" does not lie on rank 0");
+  EXPECT_EQ(loads({own.of(0), own.of(0)}), line + "channel \"sum\" comes twice");
+  EXPECT_EQ(loads({{0, {own.of(0).slots[0]}}}),
+            line + "channel \"sum\" has 2 slots, and was given 1");
+  EXPECT_EQ(loads({{0, {own.of(0).slots[0], small.of(0).slots[1]}}}),
+            line + "slot 1 of channel \"sum\" needs 64 bytes, and was given 60");
+  EXPECT_EQ(loads({{0, {std::span<std::byte>(), own.of(0).slots[1]}}}),
+            line + "slot 0 of channel \"sum\" needs 64 bytes, and was given 0");
+  EXPECT_EQ(loads({own.of(0), own.of(1)}), "OK");
+}
+
+// -- beside other operations ----------------------------------------------------------------------
+
 TEST_P(Plans, OneShotsDoNotWaitForAPlanThatWaits) {
   World world(options(2));
   Users users(world);

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
@@ -183,10 +183,7 @@ class LoadedPlan:
 
     def slot(self, channel: str, slot: int = 0) -> memoryview:
         """Returns the bytes of a slot on this rank, to fill what is readable at the start."""
-        for number, one in enumerate(self.plan.channels):
-            if one.name == channel:
-                return self._native.slot(number, whole("slot", slot, 0, MOST_U32))
-        raise InvalidArgumentError(f'the plan has no channel "{channel}"')
+        return self._native.slot(_number_of(self.plan, channel), whole("slot", slot, 0, MOST_U32))
 
     @property
     def completed(self) -> int:
@@ -271,11 +268,12 @@ def load_plan(
     name: str = "",
     after: LoadedPlan | None = None,
     timeout: float | None = None,
+    memory: Mapping[str, Sequence[object]] | None = None,
 ) -> LoadedPlan:
     """Loads a plan on a group: every member loads the same plans in the same order.
 
-    Blocks until all members have come. Nothing fires before run(). The slots are arena memory,
-    zeroed.
+    Blocks until all members have come. Nothing fires before run(). Slots that `memory` does not
+    name are arena memory, zeroed.
 
     Args:
         plan: of as many ranks as the group has; rank r of the plan is group rank r.
@@ -288,10 +286,16 @@ def load_plan(
             Firing.repeats. Every member gives one, or none does.
         timeout: of a firing that waits for other ranks, or for a thread that serves its lane while
             none computes, in seconds; the engine's if None. A function may take longer.
+        memory: by the name of a channel that lies on this rank, a list with what holds each of its
+            slots instead of the arena: a bytearray, a numpy array, a detached CPU tensor, each
+            of slot_bytes bytes, contiguous, not read-only, and aligned for the dtype of its
+            collectives. Transfers and collectives read and write it where it is. It is kept until
+            the plan is unloaded and no view of a slot is left. Each rank gives its own.
 
     Raises:
-        InvalidArgumentError: the plan is not well formed, or not for this group; or its name is too
-            long, or not printable.
+        InvalidArgumentError: the plan is not well formed, or not for this group; its name is too
+            long, or not printable; or memory is not that of its slots, of which the message names
+            the channel and the slot.
         MismatchError: another member loads another plan, or gives it another name, on every member;
             the message says in what they differ.
         FailedPreconditionError: it would stand still.
@@ -303,9 +307,10 @@ def load_plan(
     name = _checked_name(name)
     timeout = seconds("timeout", timeout)
     spec = _spec_of(plan)
+    given = _given(plan, {} if memory is None else memory)
     agree(plan, group, name, goes_on=after is not None)
     first = 0 if after is None else _least(group, after.completed)
-    native = group.native.load(spec, first, timeout)
+    native = group.native.load(spec, first, timeout, given)
     if name and group.rank() == 0 and group.size() == world().size():
         report(lambda epochs: epochs.report_plan(name))
     return LoadedPlan(plan, group, native, first, None if after is None else after._progress())
@@ -318,6 +323,28 @@ def _checked_name(name: str) -> str:
             f"name has to have at most {_MOST_NAME_BYTES} bytes, and has {size}: {name!r}"
         )
     return name
+
+
+def _given(
+    plan: Plan, memory: Mapping[str, Sequence[object]]
+) -> list[tuple[int, Sequence[object]]]:
+    """Channels' names become numbers."""
+    if not isinstance(memory, Mapping):
+        raise InvalidArgumentError(f"memory has to be a dict by channels' names, not {memory!r}")
+    for name, slots in memory.items():
+        if not isinstance(slots, list | tuple):
+            raise InvalidArgumentError(
+                f"memory[{name!r}] has to be a list with one buffer for each slot, not a "
+                f"{type(slots).__name__}"
+            )
+    return [(_number_of(plan, name), slots) for name, slots in memory.items()]
+
+
+def _number_of(plan: Plan, channel: str) -> int:
+    for number, one in enumerate(plan.channels):
+        if one.name == channel:
+            return number
+    raise InvalidArgumentError(f'the plan has no channel "{channel}"')
 
 
 def _least(group: Group, value: int) -> int:

@@ -1,6 +1,7 @@
 #include "group.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
 namespace corro::python {
@@ -57,7 +58,8 @@ void bind_group(nb::module_& module) {
       .def("number", &Group::number, "number"_a)
       .def("claim", &Group::claim, "names"_a)
       .def("release", &Group::release, "names"_a)
-      .def("load", &Group::load, "spec"_a, "first"_a = 0, "timeout"_a = nb::none())
+      .def("load", &Group::load, "spec"_a, "first"_a = 0, "timeout"_a = nb::none(),
+           "memory"_a = nb::list())
       .def("buckets", &Group::buckets, nb::kw_only(), "parts"_a, "reduce_op"_a, "passes"_a,
            "prescale"_a, "postscale"_a, "codec"_a, "buffers"_a);
 }

@@ -202,8 +202,9 @@ class Group {
   void claim(const nb::list& names) { names_.claim(names); }
   void release(const nb::list& names) { names_.release(names); }
 
-  std::unique_ptr<Plan> load(const PlanSpec& spec, uint32_t first, const Seconds& timeout) {
-    return std::make_unique<Plan>(engine_, group_, nb::find(this), spec, first, timeout);
+  std::unique_ptr<Plan> load(const PlanSpec& spec, uint32_t first, const Seconds& timeout,
+                             const GivenMemory& memory) {
+    return std::make_unique<Plan>(engine_, group_, nb::find(this), spec, first, timeout, memory);
   }
 
   std::unique_ptr<BucketSet> buckets(const std::vector<BucketSet::Part>& parts, uint8_t reduce_op,

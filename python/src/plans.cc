@@ -60,11 +60,47 @@ class SpecInC {
   std::vector<corro_plan_service> services_;
 };
 
+/// corro.h's structs of the user's memory, which they point into.
+class MemoryInC {
+ public:
+  MemoryInC(const PlanSpec& spec, const GivenMemory& given, std::vector<nb::ndarray<>>& arrays)
+      : slots_(given.size()) {
+    for (size_t i = 0; i < given.size(); ++i) {
+      const auto& [channel, slots] = given[i];
+      for (size_t slot = 0; slot < slots.size(); ++slot) {
+        nb::ndarray<nb::device::cpu, nb::c_contig> array;
+        if (!nb::try_cast(slots[slot], array, /*convert=*/false)) refuse(spec, channel, slot);
+        slots_[i].push_back({array.data(), array.nbytes()});
+        arrays.emplace_back(array);
+      }
+      memory_.push_back({channel, slots_[i].data(), slots_[i].size()});
+    }
+  }
+  void add_to(corro_plan_options& options) const {
+    options.memory = memory_.data();
+    options.memory_count = memory_.size();
+  }
+
+ private:
+  [[noreturn]] static void refuse(const PlanSpec& spec, uint32_t channel, size_t slot) {
+    const std::string text =
+        "plan: memory: slot " + std::to_string(slot) + " of channel \"" +
+        std::get<0>(spec.channels.at(channel)) +
+        "\" has to be contiguous host memory that can be written: a bytearray, an array, a "
+        "detached CPU tensor";
+    raise(CORRO_INVALID_ARGUMENT, text.c_str());
+  }
+
+  std::vector<std::vector<corro_slot>> slots_;
+  std::vector<corro_plan_memory> memory_;
+};
+
 /// Keeps the plan's memory where it is for as long as somebody looks at it.
-Bytes view(const std::shared_ptr<void>& memory, const corro_slot& slot) {
-  auto* held = new std::shared_ptr<void>(memory);
-  const nb::capsule owner(
-      held, [](void* pointer) noexcept { delete static_cast<std::shared_ptr<void>*>(pointer); });
+Bytes view(const std::shared_ptr<SlotMemory>& memory, const corro_slot& slot) {
+  auto* held = new std::shared_ptr<SlotMemory>(memory);
+  const nb::capsule owner(held, [](void* pointer) noexcept {
+    delete static_cast<std::shared_ptr<SlotMemory>*>(pointer);
+  });
   return {slot.data, {static_cast<size_t>(slot.bytes)}, owner};
 }
 
@@ -81,7 +117,7 @@ corro_plan* PlanRef::get() const {
 void PlanRef::unload() {
   corro_plan* unloading = std::exchange(plan, nullptr);
   if (unloading == nullptr) return;
-  memory.reset();
+  const auto until_unloaded = std::move(memory);
   if (engine->engine == nullptr) return;  // It took the plan along.
   engine->without_gil([&] {
     // In a forked child the calls are the parent's.
@@ -125,7 +161,7 @@ void Firing::done(corro_code code, const std::string& message) {
 // -- Plan -----------------------------------------------------------------------------------------
 
 Plan::Plan(EnginePtr engine, corro_group* group, nb::object group_object, const PlanSpec& spec,
-           uint32_t first, const Seconds& timeout) {
+           uint32_t first, const Seconds& timeout, const GivenMemory& memory) {
   ref_->engine = std::move(engine);
   static_cast<void>(ref_->engine->get());
   const SpecInC in_c(spec);
@@ -133,15 +169,18 @@ Plan::Plan(EnginePtr engine, corro_group* group, nb::object group_object, const 
   options.struct_size = sizeof options;
   options.first = first;
   options.timeout_ns = nanoseconds(timeout, 0);
+  ref_->memory = std::make_shared<SlotMemory>();
+  const MemoryInC memory_in_c(spec, memory, ref_->memory->given);
+  memory_in_c.add_to(options);
   ref_->engine->checked([&](corro_error* error) {
     return corro_plan_load(group, in_c.get(), &options, &ref_->plan, error);
   });
   ref_->group = std::move(group_object);
-  void* memory = nullptr;
+  void* arena = nullptr;
   ref_->checked([&](corro_plan* plan, corro_error* error) {
-    return corro_plan_keep_memory(plan, &memory, error);
+    return corro_plan_keep_memory(plan, &arena, error);
   });
-  ref_->memory = {memory, corro_arena_free};
+  ref_->memory->arena = {arena, corro_arena_free};
 }
 
 std::unique_ptr<Work> Plan::run(uint32_t until) {
@@ -175,7 +214,7 @@ uint32_t Plan::completed_by(uint32_t service) const {
 }
 
 Bytes Plan::slot(uint32_t channel, uint32_t slot) const {
-  const std::shared_ptr<void> memory = ref_->memory;
+  const std::shared_ptr<SlotMemory> memory = ref_->memory;
   corro_slot found{};
   ref_->checked([&](corro_plan* plan, corro_error* error) {
     return corro_plan_slot(plan, channel, slot, &found.data, &found.bytes, error);

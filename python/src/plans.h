@@ -30,6 +30,16 @@ struct PlanSpec {
   std::vector<Service> services;
 };
 
+/// The user's memory of a channel's slots, by the channel's number: anything that has a buffer or
+/// gives itself by DLPack.
+using GivenMemory = std::vector<std::pair<uint32_t, std::vector<nb::object>>>;
+
+/// What a plan's slots lie in: the arena, and what the user has given.
+struct SlotMemory {
+  std::shared_ptr<void> arena;
+  std::vector<nb::ndarray<>> given;
+};
+
 /// The loaded plan's lifetime, shared by all that points into it. Guarded by the GIL, but for what
 /// happens without it.
 class PlanRef {
@@ -37,7 +47,7 @@ class PlanRef {
   EnginePtr engine;
   nb::object group;  ///< Outlives the plan.
   corro_plan* plan = nullptr;
-  std::shared_ptr<void> memory;  ///< Of all slots, until the last view of them is gone.
+  std::shared_ptr<SlotMemory> memory;  ///< Until the last view of a slot is gone.
 
   /// The plan, if it may still be used.
   [[nodiscard]] corro_plan* get() const;
@@ -92,7 +102,7 @@ class Firing {
 class Plan {
  public:
   Plan(EnginePtr engine, corro_group* group, nb::object group_object, const PlanSpec& spec,
-       uint32_t first, const Seconds& timeout);
+       uint32_t first, const Seconds& timeout, const GivenMemory& memory);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   ~Plan() { ref_->unload(); }

@@ -442,10 +442,24 @@ typedef struct corro_plan_spec {
   const corro_plan_service* services;
   size_t service_count;
 } corro_plan_spec;
+typedef struct corro_slot {
+  void* data;
+  uint64_t bytes;
+} corro_slot;
+/* The caller's memory for all slots of a channel that lies on this rank: slot_bytes each, aligned
+ * for what is computed on them. Transfers and collectives read and write it where it is, until
+ * corro_plan_unload has returned; what is readable at the start is what it holds. */
+typedef struct corro_plan_memory {
+  uint32_t channel;
+  const corro_slot* slots;
+  size_t slot_count;
+} corro_plan_memory;
 typedef struct corro_plan_options {
   size_t struct_size; /* sizeof(corro_plan_options) */
   uint32_t first;     /* the micro-batch that every service fires first */
   int64_t timeout_ns; /* of a firing that waits for other ranks or for a thread; 0: the engine's */
+  const corro_plan_memory* memory; /* other channels' slots are arena memory, zeroed */
+  size_t memory_count;
 } corro_plan_options;
 
 typedef struct corro_plan corro_plan;
@@ -453,10 +467,10 @@ typedef struct corro_lane corro_lane;
 
 /* Loads a plan: every member loads the same ones in the same order. Collectives and transfers
  * between ranks run by themselves; firings on other lanes of this rank are pulled by threads of the
- * caller. Its slots are arena memory, zeroed. options may be NULL. Does not communicate, and
- * nothing fires before corro_plan_run. INVALID_ARGUMENT for a plan that is not well formed,
- * FAILED_PRECONDITION for one that would stand still, RESOURCE_EXHAUSTED for one whose slots are
- * too large.
+ * caller. options may be NULL. Does not communicate, and nothing fires before corro_plan_run.
+ * INVALID_ARGUMENT for a plan that is not well formed, or for memory that is not that of its slots
+ * on this rank; FAILED_PRECONDITION for one that would stand still, RESOURCE_EXHAUSTED for one
+ * whose slots are too large.
  *
  * Nothing is compared either. Members whose plans differ never hear of each other: each waits for
  * the others until the timeout, and DEADLINE_EXCEEDED says nothing of the difference. A program
@@ -497,9 +511,9 @@ CORRO_API corro_code corro_plan_completed(corro_plan* plan, uint32_t* micro, cor
  * not on this rank. */
 CORRO_API corro_code corro_plan_completed_by(corro_plan* plan, uint32_t service, uint32_t* micro,
                                              corro_error* error);
-/* Keeps the memory of all slots of this rank, also when the plan is unloaded and the engine is
+/* Keeps the arena memory of this rank's slots, also when the plan is unloaded and the engine is
  * destroyed, until corro_arena_free(*memory) is called, once for each call of this. NULL if the
- * slots have no memory. */
+ * slots have none. */
 CORRO_API corro_code corro_plan_keep_memory(corro_plan* plan, void** memory, corro_error* error);
 /* The memory of a slot, to fill what is readable at the start; valid until the plan is unloaded.
  * NOT_FOUND if it does not lie on this rank. */
@@ -511,10 +525,6 @@ CORRO_API size_t corro_plan_describe(corro_plan* plan, char* text, size_t size);
  * is in a call of them. Before its group and its engine are destroyed. */
 CORRO_API void corro_plan_unload(corro_plan* plan);
 
-typedef struct corro_slot {
-  void* data;
-  uint64_t bytes;
-} corro_slot;
 /* A firing in the hands of the caller; its slots are his until corro_firing_done. */
 typedef struct corro_firing {
   uint32_t service;

@@ -112,6 +112,18 @@ Status read_plan(const corro_plan_spec* given, graph::Plan& plan) {
   return {};
 }
 
+/// Sizes are the loader's to check, who knows the plan.
+std::vector<runtime::ChannelMemory> read_memory(const corro_plan_options& options) {
+  std::vector<runtime::ChannelMemory> memory;
+  for (const corro_plan_memory& given : std::span(options.memory, options.memory_count)) {
+    runtime::ChannelMemory& one = memory.emplace_back();
+    one.channel = given.channel;
+    for (const corro_slot& slot : std::span(given.slots, given.slot_count))
+      one.slots.emplace_back(static_cast<std::byte*>(slot.data), slot.bytes);
+  }
+  return memory;
+}
+
 void make_lanes(corro_plan& plan) {
   const runtime::PlanPart& part = plan.plan->part();
   const graph::Plan& whole = part.whole();
@@ -172,6 +184,7 @@ corro_code corro_plan_load(corro_group* group, const corro_plan_spec* spec,
     runtime::LoadOptions load;
     load.first = options.first;
     load.timeout = Duration(options.timeout_ns);
+    load.memory = read_memory(options);
     auto made = std::make_unique<corro_plan>(corro_plan{group, nullptr, {}, 0});
     Status status;
     made->driver().call([&](runtime::Engine& engine) {

@@ -1,7 +1,8 @@
-/* Two ranks find out in plain C whether they have loaded the same plan, before they wait for each
- * other in it. Run by `corro run -np 2`. */
+/* Two ranks run plans in plain C: they find out whether they have loaded the same one, before they
+ * wait for each other in it, and give slots memory of their own. Run by `corro run -np 2`. */
 #include <corro/corro.h>
 #include <stdio.h>
+#include <string.h>
 
 static corro_error error;
 
@@ -70,13 +71,76 @@ static int compare(corro_group* group, uint32_t rank) {
   return wrong;
 }
 
+/* A channel from rank 0 to rank 1, whose slots are `mine` on either. */
+static corro_plan* load_handover(corro_group* group, const corro_slot* mine, size_t slots) {
+  static const uint32_t ranks[2] = {0, 1};
+  static const uint32_t channel = 0;
+  const corro_plan_lane lanes[2] = {{"gives", CORRO_ORDER_PRIORITY, 1, &ranks[0], 1},
+                                    {"takes", CORRO_ORDER_PRIORITY, 1, &ranks[1], 1}};
+  const corro_plan_channel way = {.name = "way", .slots = 2, .slot_bytes = sizeof(uint64_t)};
+  const corro_plan_service services[2] = {
+      {.name = "give", .lane = 0, .outputs = &channel, .output_count = 1},
+      {.name = "take", .lane = 1, .inputs = &channel, .input_count = 1}};
+  const corro_plan_spec spec = {.struct_size = sizeof spec,
+                                .ranks = 2,
+                                .lanes = lanes,
+                                .lane_count = 2,
+                                .channels = &way,
+                                .channel_count = 1,
+                                .services = services,
+                                .service_count = 2};
+  const corro_plan_memory memory = {.channel = channel, .slots = mine, .slot_count = slots};
+  const corro_plan_options options = {
+      .struct_size = sizeof options, .memory = &memory, .memory_count = 1};
+  corro_plan* plan = NULL;
+  const corro_code code = corro_plan_load(group, &spec, &options, &plan, &error);
+  return fails(code, "load with memory") ? NULL : plan;
+}
+
+/* What rank 0 writes into its memory comes into that of rank 1. */
+static int hand_over(corro_group* group, uint32_t rank) {
+  uint64_t mine[2] = {0, 0};
+  const corro_slot slots[2] = {{&mine[0], sizeof mine[0]}, {&mine[1], sizeof mine[1]}};
+  corro_plan* plan = load_handover(group, slots, 2);
+  corro_work* work = NULL;
+  if (plan == NULL || fails(corro_plan_run(plan, 3, &work, &error), "run")) return 1;
+  int wrong = 0;
+  for (uint32_t micro = 0; micro < 3; ++micro) {
+    corro_firing firing;
+    if (fails(corro_lane_next(corro_plan_lane_of(plan, rank), &firing, -1, &error), "next"))
+      return 1;
+    const corro_slot slot = rank == 0 ? firing.outputs[0] : firing.inputs[0];
+    wrong += expect(slot.data == &mine[micro % 2], 1, "the slot is the own memory");
+    if (rank == 0) mine[micro % 2] = 100 + micro;
+    wrong += expect((int)mine[micro % 2], (int)(100 + micro), "what was handed over");
+    wrong += fails(corro_firing_done(&firing, CORRO_OK, NULL, &error), "done");
+  }
+  wrong += fails(corro_work_wait(work, -1, &error), "wait");
+  corro_work_release(work);
+  void* arena = plan;
+  wrong += fails(corro_plan_keep_memory(plan, &arena, &error), "keep");
+  wrong += expect(arena == NULL, 1, "the arena has no part in it");
+  corro_plan_unload(plan);
+  return wrong;
+}
+
+static int refuse_memory(corro_group* group) {
+  uint64_t mine = 0;
+  const corro_slot slot = {&mine, sizeof mine};
+  fputs("next, one line that refuses memory: ", stderr);
+  corro_plan* plan = load_handover(group, &slot, 1);
+  const char* line = "plan: memory: channel \"way\" has 2 slots, and was given 1";
+  return expect(plan == NULL && strcmp(error.message, line) == 0, 1, "the refusal");
+}
+
 int main(void) {
   corro_engine* engine = NULL;
   const corro_options options = {.struct_size = sizeof options};
   if (fails(corro_engine_create(&options, &engine, &error), "init")) return 1;
-  const int32_t rank = corro_engine_rank(engine);
-  const int result =
-      corro_engine_size(engine) == 2 ? compare(corro_engine_world(engine), (uint32_t)rank) : 1;
+  const uint32_t rank = (uint32_t)corro_engine_rank(engine);
+  corro_group* world = corro_engine_world(engine);
+  int wrong = expect(corro_engine_size(engine), 2, "ranks");
+  if (wrong == 0) wrong = compare(world, rank) + hand_over(world, rank) + refuse_memory(world);
   corro_engine_destroy(engine);
-  return result;
+  return wrong != 0;
 }

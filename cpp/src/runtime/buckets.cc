@@ -150,16 +150,17 @@ graph::Plan Buckets::make_plan() const {
 LoadOptions Buckets::load_options() {
   // As make_plan() numbers them.
   const auto ranks = static_cast<uint32_t>(group_.facts().size());
-  const uint32_t channels = ranks + 1;
   const uint32_t services = 2 * ranks + 1;
+  std::vector<ChannelMemory> memory;
+  for (uint32_t bucket = 0; bucket <= set_.buckets(); ++bucket) {
+    const auto bytes =
+        bucket == set_.buckets() ? std::as_writable_bytes(map_.bytes()) : memory_[bucket]->bytes();
+    const uint32_t filled = bucket * (ranks + 1) + 1 + static_cast<uint32_t>(group_.facts().rank);
+    memory.push_back({.channel = filled, .slots = {bytes}});
+  }
   return {.timeout = options_.timeout,
           .own_lane = [this](graph::LaneId) { return this; },
-          .memory = [this, channels](graph::ChannelId channel,
-                                     uint32_t) -> Result<std::span<std::byte>> {
-            const uint32_t bucket = channel / channels;
-            if (bucket == set_.buckets()) return std::as_writable_bytes(map_.bytes());
-            return memory_[bucket]->bytes();
-          },
+          .memory = std::move(memory),
           .adjust =
               [this, services](graph::ServiceId service, collective::OpRequest& request) {
                 const uint32_t bucket = service / services;

@@ -141,23 +141,77 @@ PlanLane* PlanPart::make_transfer(graph::ServiceId half) {
   return made_.back().get();
 }
 
+Status PlanPart::check_memory(const ChannelMemory& given) const {
+  const auto wrong = [](const std::string& what) {
+    return Status(Code::kInvalidArgument, "plan: memory: " + what);
+  };
+  if (given.channel >= whole_.channels.size()) {
+    return wrong(
+        fmt::format("there is no channel {} of {}", given.channel, whole_.channels.size()));
+  }
+  const graph::ChannelSpec& channel = whole_.channels[given.channel];
+  if (std::ranges::find(part_.channels, given.channel) == part_.channels.end()) {
+    return wrong(fmt::format("channel \"{}\" does not lie on rank {}", channel.name,
+                             facts_.own_world_rank()));
+  }
+  if (given.slots.size() != channel.slots) {
+    return wrong(fmt::format("channel \"{}\" has {} slots, and was given {}", channel.name,
+                             channel.slots, given.slots.size()));
+  }
+  for (size_t slot = 0; slot < given.slots.size(); ++slot) {
+    const auto& memory = given.slots[slot];
+    const uint64_t bytes = memory.data() == nullptr ? 0 : memory.size();
+    if (bytes == channel.slot_bytes) continue;
+    return wrong(fmt::format("slot {} of channel \"{}\" needs {} bytes, and was given {}", slot,
+                             channel.name, channel.slot_bytes, bytes));
+  }
+  return {};
+}
+
+/// By channel of the part; empty where the loader gives none.
+Result<std::vector<PlanPart::Slots>> PlanPart::given_slots(
+    const std::vector<ChannelMemory>& given) const {
+  std::vector<Slots> slots(part_.channels.size());
+  for (const ChannelMemory& one : given) {
+    CORRO_TRY(check_memory(one));
+    const auto here = std::ranges::find(part_.channels, one.channel) - part_.channels.begin();
+    Slots& its = slots[static_cast<size_t>(here)];
+    if (!its.empty()) {
+      return Status(Code::kInvalidArgument, fmt::format("plan: memory: channel \"{}\" comes twice",
+                                                        whole_.channels[one.channel].name));
+    }
+    its = one.slots;
+  }
+  return slots;
+}
+
+/// Memory of the arena for those that have none yet.
+Status PlanPart::allocate_others(std::vector<Slots>& slots) {
+  uint64_t total = 0;
+  for (size_t here = 0; here < slots.size(); ++here) {
+    const graph::ChannelSpec& channel = part_.plan.channels[here];
+    if (slots[here].empty()) total += channel.slots * aligned(channel.slot_bytes);
+  }
+  if (total == 0) return {};
+  const std::shared_ptr<collective::Segment> segment = parts_.options.segment;
+  CORRO_ASSIGN(std::byte * next, segment->allocate(total));
+  memory_ = {next, [segment](std::byte* freed) { segment->free(freed); }};
+  for (size_t here = 0; here < slots.size(); ++here) {
+    const graph::ChannelSpec& channel = part_.plan.channels[here];
+    while (slots[here].size() < channel.slots) {
+      slots[here].emplace_back(next, channel.slot_bytes);
+      next += aligned(channel.slot_bytes);
+    }
+  }
+  return {};
+}
+
 Status PlanPart::make_executor(const LoadOptions& options) {
   CORRO_TRY(graph::check(part_.plan, {.max_slot_bytes = kMostMemory}));
-  uint64_t total = 0;
-  if (!options.memory) {
-    for (const graph::ChannelSpec& channel : part_.plan.channels)
-      total += channel.slots * aligned(channel.slot_bytes);
-  }
-  if (total > 0) {
-    const std::shared_ptr<collective::Segment> segment = parts_.options.segment;
-    CORRO_ASSIGN(std::byte* const memory, segment->allocate(total));
-    memory_ = {memory, [segment](std::byte* freed) { segment->free(freed); }};
-  }
-  std::byte* next = memory_.get();
+  CORRO_ASSIGN(std::vector<Slots> slots, given_slots(options.memory));
+  CORRO_TRY(allocate_others(slots));
   const auto allocate = [&](graph::ChannelId here, uint32_t slot) -> Result<std::span<std::byte>> {
-    if (options.memory) return options.memory(part_.channels[here], slot);
-    const uint64_t bytes = part_.plan.channels[here].slot_bytes;
-    return std::span(std::exchange(next, next + aligned(bytes)), bytes);
+    return slots[here][slot];
   };
   const std::vector<graph::Lane*> lanes(lanes_.begin(), lanes_.end());
   CORRO_ASSIGN(executor_,

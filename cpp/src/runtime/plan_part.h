@@ -19,6 +19,12 @@
 
 namespace corro::runtime {
 
+/// The loader's memory for the slots of a channel that lies on this rank.
+struct ChannelMemory {
+  graph::ChannelId channel = 0;  ///< In the whole plan.
+  std::vector<std::span<std::byte>> slots;
+};
+
 /// How a plan is loaded; the same on all ranks, but for what its own lanes and memory are.
 struct LoadOptions {
   uint32_t first = 0;  ///< The micro-batch that every service fires first.
@@ -27,9 +33,8 @@ struct LoadOptions {
   /// A lane of this rank alone (number in the whole plan) that the loader serves itself; null, or
   /// no function: a PulledLane. It outlives the plan.
   std::function<PlanLane*(graph::LaneId lane)> own_lane = {};
-  /// Memory of a slot (channel in the whole plan), which stays until the plan is unloaded. No
-  /// function: zeroed memory of the arena.
-  std::function<Result<std::span<std::byte>>(graph::ChannelId channel, uint32_t slot)> memory = {};
+  /// Stays until the plan is unloaded. Slots of other channels are zeroed memory of the arena.
+  std::vector<ChannelMemory> memory = {};
   /// Adds to a service's request what a plan does not say: scales, a shape.
   std::function<void(graph::ServiceId service, collective::OpRequest& request)> adjust = {};
   /// Firings are shown as such in the flight recorder and in the timeline. false: only collectives
@@ -41,7 +46,8 @@ struct LoadOptions {
 class PlanPart {
  public:
   /// Does not communicate. INVALID_ARGUMENT for a plan that is not well formed, not of as many
-  /// ranks as the group, or whose collectives do not fit their slots; else as graph::check().
+  /// ranks as the group, or whose collectives do not fit their slots, and for the loader's memory
+  /// where it is not that of the slots here; else as graph::check().
   /// `key` names this run of the plan. Borrows `facts` and `parts`.
   [[nodiscard]] static Result<PlanPart> make(const graph::Plan& plan, const LaneKey& key,
                                              const GroupFacts& facts, EngineParts& parts,
@@ -82,6 +88,11 @@ class PlanPart {
                                                     const MakeFabric& make_fabric,
                                                     const LoadOptions& options);
   [[nodiscard]] PlanLane* make_transfer(graph::ServiceId half);
+  using Slots = std::vector<std::span<std::byte>>;
+  [[nodiscard]] Status check_memory(const ChannelMemory& given) const;
+  [[nodiscard]] Result<std::vector<Slots>> given_slots(
+      const std::vector<ChannelMemory>& given) const;
+  [[nodiscard]] Status allocate_others(std::vector<Slots>& slots);
   [[nodiscard]] Status make_executor(const LoadOptions& options);
 
   graph::Plan whole_;

@@ -341,6 +341,73 @@ def test_views_keep_the_memory_of_slots(alone: corro.Group) -> None:
     assert corro.numpy.empty(1 << 17, numpy.int64).ctypes.data == address, "it was not freed"
 
 
+def test_slots_lie_in_what_the_user_gives() -> None:
+    """Numpy's, bytes of Python's, and the arena's side by side."""
+    given = [numpy.arange(100) + 7, numpy.zeros(100, numpy.int64)]
+    sums = [bytearray(800), bytearray(800)]
+    rank, ranks = corro.rank(), corro.size()
+
+    def fill(firing: corro.Firing) -> None:
+        numpy.frombuffer(firing.outputs[0], numpy.int64)[1:] = firing.micro
+
+    memory = {f"own{rank}": given, "sum": sums} if rank == 0 else {"sum": sums}
+    with corro.load_plan(summing(ranks), memory=memory) as loaded:
+        loaded.run(2, {f"fill{rank}": fill, f"take{rank}": ignore})
+        view = loaded.slot("sum", 1)
+        with pytest.raises(BufferError):
+            sums[1].append(1)  # Not while the plan may write there.
+    if rank == 0:
+        assert given[0].tolist() == [7] + 99 * [0]
+        assert given[1].tolist() == [0] + 99 * [1]
+    assert numpy.frombuffer(sums[0], numpy.int64).tolist() == [7] + 99 * [0]
+    assert numpy.frombuffer(sums[1], numpy.int64).tolist() == [0] + 99 * [ranks]
+    kept = sums.pop()
+    with pytest.raises(BufferError):
+        kept.append(1)  # A view of the slot is left.
+    del view
+    kept.append(1)
+
+
+def test_a_tensor_holds_a_slot(alone: corro.Group) -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.zeros(3, dtype=torch.bfloat16)
+    plan = local("fill", "use", slots=1, slot_bytes=6)
+    ones = torch.ones(3, dtype=torch.bfloat16).view(torch.uint8).numpy().tobytes()
+
+    def fill(firing: corro.Firing) -> None:
+        firing.outputs[0][:] = ones
+
+    with corro.load_plan(plan, alone, memory={"c0": [tensor]}) as loaded:
+        loaded.run(1, {"fill": fill, "use": ignore})
+    assert tensor.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("memory", "line"),
+    [
+        ([], r"memory has to be a dict by channels' names, not \[\]"),
+        ({"c7": []}, 'the plan has no channel "c7"'),
+        ({"c0": bytearray(16)}, r"memory\['c0'\] has to be a list with one buffer for each slot"),
+        ({"c0": [bytearray(8)]}, 'plan: memory: channel "c0" has 2 slots, and was given 1'),
+        (
+            {"c0": [bytearray(8), bytearray(7)]},
+            'plan: memory: slot 1 of channel "c0" needs 8 bytes, and was given 7',
+        ),
+        *(
+            (
+                {"c0": [bytearray(8), wrong]},
+                'plan: memory: slot 1 of channel "c0" has to be contiguous host memory that can',
+            )
+            for wrong in (bytes(8), None, 8, numpy.zeros((2, 8), numpy.uint8)[:, 0])
+        ),
+    ],
+)
+def test_memory_that_no_slot_can_have(alone: corro.Group, memory: Any, line: str) -> None:
+    plan = local("fill", "use", slots=2, slot_bytes=8)
+    with pytest.raises(corro.InvalidArgumentError, match=line):
+        corro.load_plan(plan, alone, memory=memory)
+
+
 def test_errors_say_what_and_where() -> None:
     with pytest.raises(corro.InvalidArgumentError, match="the plan is of 9 ranks, the group of"):
         corro.load_plan(chain(9))
