@@ -1,9 +1,8 @@
 #include "runtime/progress_thread.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <csignal>
+
+#include "base/own_thread.h"
 
 namespace corro::runtime {
 namespace {
@@ -15,13 +14,7 @@ constexpr Duration kLongestSleep = std::chrono::milliseconds(50);
 }  // namespace
 
 void ProgressThread::start() {
-  // Signals are for the program's threads.
-  sigset_t all_signals, before;
-  sigfillset(&all_signals);
-  pthread_sigmask(SIG_SETMASK, &all_signals, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "corro-progress");
+  thread_ = start_own_thread("corro-progress", [this] { run(); });
 }
 
 void ProgressThread::stop() {

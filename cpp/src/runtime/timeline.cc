@@ -1,10 +1,9 @@
 #include "runtime/timeline.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <csignal>
 #include <utility>
+
+#include "base/own_thread.h"
 
 namespace corro::runtime {
 namespace {
@@ -31,12 +30,7 @@ Status Timeline::start(const std::string& path, obs::TimelineLogOptions options)
     return opened;
   }
   call_([&](Engine& engine) { engine.timeline().start(engine.world().facts(), options); });
-  sigset_t all_signals, before;  // Signals are for the program's threads.
-  sigfillset(&all_signals);
-  pthread_sigmask(SIG_SETMASK, &all_signals, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "corro-timeline");
+  thread_ = start_own_thread("corro-timeline", [this] { run(); });
   set(State::kOn);
   return {};
 }

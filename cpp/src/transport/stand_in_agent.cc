@@ -1,11 +1,9 @@
 #include "transport/stand_in_agent.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <array>
-#include <csignal>
 
+#include "base/own_thread.h"
 #include "io/socket.h"
 
 namespace corro::transport {
@@ -51,13 +49,7 @@ Result<std::unique_ptr<StandInAgent>> StandInAgent::start(const Options& options
   CORRO_TRY(host->epoll_.add(host->service_->poll_fd(), EPOLLIN, kService));
   CORRO_TRY(host->epoll_.add(host->wake_.fd(), EPOLLIN, kWake));
   CORRO_TRY(host->admission_.start());
-  // Signals are for the program's threads.
-  sigset_t all_signals, before;
-  sigfillset(&all_signals);
-  pthread_sigmask(SIG_SETMASK, &all_signals, &before);
-  host->thread_ = std::thread([raw = host.get()] { raw->run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(host->thread_.native_handle(), "corro-bootstrap");
+  host->thread_ = start_own_thread("corro-bootstrap", [raw = host.get()] { raw->run(); });
   return host;
 }
 
