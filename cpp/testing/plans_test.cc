@@ -2,11 +2,17 @@
 // stops on all ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "io/files.h"
 
 #include "testing/world.h"
 
@@ -400,6 +406,172 @@ TEST_P(Plans, MemoryThatIsNotThatOfTheSlotsIsRefusedInOneLine) {
   EXPECT_EQ(loads({{0, {std::span<std::byte>(), own.of(0).slots[1]}}}),
             line + "slot 0 of channel \"sum\" needs 64 bytes, and was given 0");
   EXPECT_EQ(loads({own.of(0), own.of(1)}), "OK");
+}
+
+// -- copies ---------------------------------------------------------------------------------------
+
+using graph::CopyKind;
+using graph::CopySpec;
+
+/// As Users::play(), for plans with threads of their own: nothing moves while they copy.
+void play_on(World& world, Users& users, const World::Works& works) {
+  while (!std::ranges::all_of(works, [](const auto& work) { return work->done(); })) {
+    world.poll_rounds(1);
+    (void)users.compute();
+    std::this_thread::yield();
+  }
+}
+
+/// fill -> a -> copy -> b -> take, on one rank.
+Plan copying(uint64_t bytes, uint32_t slots) {
+  Plan plan;
+  const LaneId cpu = plan.add_lane({.name = "cpu"});
+  const LaneId copies = plan.add_lane({.name = "copies", .depth = 2});
+  const ChannelId a = plan.add_channel({.name = "a", .slots = slots, .slot_bytes = bytes});
+  const ChannelId b = plan.add_channel({.name = "b", .slots = slots, .slot_bytes = bytes + 4});
+  plan.add_service({.name = "fill", .lane = cpu, .outputs = {a}});
+  plan.add_service(
+      {.name = "copy", .lane = copies, .inputs = {a}, .outputs = {b}, .copy = CopySpec{}});
+  plan.add_service({.name = "take", .lane = cpu, .priority = -1, .inputs = {b}});
+  return plan;
+}
+
+/// Threads of lanes of copies, of this process.
+size_t copying_threads() {
+  size_t found = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    found += io::read_small_file(task.path() / "comm") == "corro-copy\n" ? 1 : 0;
+  return found;
+}
+
+TEST_P(Plans, MemoryIsCopiedAtOnceOrByThreads) {
+  for (const uint64_t bytes : {uint64_t{4096}, uint64_t{20} << 20U}) {
+    SCOPED_TRACE(bytes);
+    World world(options(1));
+    Users users(world);
+    std::vector<uint64_t> sizes;
+    users.set("fill", [bytes](int32_t, const PulledFiring& firing) {
+      graph::Slot& slot = *firing.outputs[0];
+      slot.size_bytes = bytes - firing.generation.micro;
+      slot.data[0] = slot.data[slot.size_bytes - 1] =
+          static_cast<std::byte>(firing.generation.micro);
+      return Status();
+    });
+    users.set("take", [&sizes](int32_t, const PulledFiring& firing) {
+      const graph::Slot& slot = *firing.inputs[0];
+      const auto micro = static_cast<std::byte>(firing.generation.micro);
+      EXPECT_TRUE(slot.data[0] == micro && slot.data[slot.size_bytes - 1] == micro);
+      sizes.push_back(slot.size_bytes);
+      return Status();
+    });
+    std::vector<std::byte> a(bytes);
+    std::vector<std::byte> b(bytes + 4);
+    const LoadOptions own{.memory = {{0, {a}}, {1, {b}}}};
+    ASSERT_TRUE(users.load(0, copying(bytes, 1), own).ok());
+    EXPECT_EQ(copying_threads(), bytes == 4096 ? 0U : 1U);
+    play_on(world, users, users.run_until(5));
+    EXPECT_EQ(sizes, (std::vector{bytes, bytes - 1, bytes - 2, bytes - 3, bytes - 4}));
+  }
+  EXPECT_EQ(copying_threads(), 0U);
+}
+
+/// A folder for one test.
+struct Folder {
+  Folder() { std::filesystem::create_directories(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::string file(const std::string& name) const { return path + "/" + name; }
+  const std::string path = ::testing::TempDir() + "corro-plans-" + std::to_string(getpid());
+};
+
+/// Rank 0 reads a file of ranges, and rank 1 writes them to another one.
+Plan streaming(const std::string& from, const std::string& into, uint64_t bytes) {
+  Plan plan;
+  plan.ranks = 2;
+  const LaneId in = plan.add_lane({.name = "in", .ranks = {0}});
+  const LaneId out = plan.add_lane({.name = "out", .ranks = {1}});
+  const ChannelId data = plan.add_channel({.name = "data", .slots = 2, .slot_bytes = bytes});
+  plan.add_service({.name = "load", .lane = in, .outputs = {data}});
+  plan.services.back().copy =
+      CopySpec{.kind = CopyKind::kRead, .path = from, .offset = 3, .stride = bytes};
+  plan.add_service({.name = "save", .lane = out, .inputs = {data}});
+  plan.services.back().copy =
+      CopySpec{.kind = CopyKind::kWrite, .path = into, .offset = 5, .stride = bytes, .count = 8};
+  return plan;
+}
+
+TEST_P(Plans, AFileGoesThroughSlotsThatAreSmaller) {
+  constexpr uint64_t kBytes = 10'000;
+  const Folder folder;
+  std::string text(10 * kBytes + 3, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 31 / 7);
+  std::ofstream(folder.file("from"), std::ios::binary) << text;
+  World world(options(2));
+  Users users(world);
+  users.load_all(streaming(folder.file("from"), folder.file("into"), kBytes));
+  EXPECT_EQ(copying_threads(), 2U);
+  play_on(world, users, users.run_until(10));
+  // Ranges 8 and 9 have come where 0 and 1 had been.
+  const std::string ranges = text.substr(3);
+  EXPECT_EQ(
+      io::read_small_file(folder.file("into")),
+      std::string(5, '\0') + ranges.substr(8 * kBytes) + ranges.substr(2 * kBytes, 6 * kBytes));
+}
+
+TEST_P(Plans, WhatADiskRefusesStopsThePlanOnAllRanks) {
+  const Folder folder;
+  std::ofstream(folder.file("from")) << std::string(3 + 64 + 1, 'x');
+  const std::string nowhere = folder.file("nowhere/into");
+  const auto lines = [&](const std::string& from, const std::string& into) {
+    World world(options(2));
+    Users users(world);
+    users.load_all(streaming(from, into, 64));
+    const World::Works works = users.run_until(10);
+    play_on(world, users, works);
+    return std::vector{works[0]->status().to_string(), works[1]->status().to_string()};
+  };
+  const std::string failed = "NOT_FOUND: service save, epoch 0, micro-batch 0: cannot open " +
+                             nowhere + " to write it: No such file or directory";
+  const auto unsaved = lines("/dev/zero", nowhere);
+  EXPECT_EQ(unsaved[1], failed);
+  EXPECT_THAT(unsaved[0], AllOf(HasSubstr("rank 1 stopped the plan: service save, epoch 0, micro-"),
+                                HasSubstr(nowhere)));
+  const auto unread = lines(folder.file("from"), folder.file("into"));
+  EXPECT_EQ(unread[0],
+            "OUT_OF_RANGE: service load, epoch 0, micro-batch 1: cannot read 64 bytes of " +
+                folder.file("from") + " at byte 67: it ends at 68");
+  EXPECT_THAT(unread[1], HasSubstr("rank 0 stopped the plan: service load"));
+  EXPECT_THAT(lines("/dev/zero", "/dev/full")[1], HasSubstr("No space left on device"));
+}
+
+TEST_P(Plans, CopiesThatAreUnderWayDoNotOutliveTheirPlan) {
+  constexpr uint64_t kBytes = uint64_t{20} << 20U;
+  for (int i = 0; i < 3; ++i) {
+    World world(options(1));
+    Users users(world);
+    users.set("fill", [](int32_t, const PulledFiring&) { return Status(); });
+    std::vector<std::byte> own(kBytes);
+    ASSERT_TRUE(users.load(0, copying(kBytes, 1), {.memory = {{0, {own}}}}).ok());
+    const World::Works works = users.run_until(2);
+    world.poll_rounds(1);
+    (void)users.compute();
+    world.poll_rounds(1);
+    world.engine(0).unload(world.engine(0).world(), users.plan(0));
+    users.forget(0);
+    EXPECT_EQ(copying_threads(), 0U);
+    EXPECT_EQ(works[0]->status().code(), Code::kCancelled);
+  }
+}
+
+TEST_P(Plans, ALaneOfCopiesHasNothingElse) {
+  World world(options(1));
+  Users users(world);
+  Plan mixed = copying(64, 1);
+  mixed.services[2].lane = 1;
+  EXPECT_EQ(users.load(0, mixed).to_string(),
+            "INVALID_ARGUMENT: plan: lane \"copies\" has copies and services that are none; give "
+            "each a lane of its own");
 }
 
 // -- beside other operations ----------------------------------------------------------------------

@@ -198,6 +198,7 @@ class PlanSpec:
                 Sequence[int],
                 Sequence[int],
                 tuple[int, int, int, int, int] | None,
+                tuple[int, str, int, int, int] | None,
             ]
         ],
     ) -> None: ...

@@ -33,12 +33,16 @@ MOST_LAG = 1 << 16
 MOST_SLOT_BYTES = 1 << 48
 MOST_NS = 7_200_000_000_000  # Two hours.
 MOST_COUNT = 1 << 40
+MOST_OFFSET = 1 << 62
+MOST_RANGES = 1 << 32
+MOST_PATH_BYTES = 4095
 
 ORDERS = ("priority", "agreed")
 DTYPES = (
     *("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"),
     *("u16", "u32", "u64"),
 )
+COPIES = ("memory", "read", "write")
 REDUCE_OPS = ("sum", "average", "min", "max", "product", "adasum")
 REDUCING = ("allreduce", "reducescatter", "reduce")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -88,6 +92,31 @@ class Operation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Copy:
+    """What the engine itself copies as a service, on threads of its own.
+
+    `memory`: what is filled of the one input with memory, into the slot of the one output with
+    memory. `read`: a range of a file into the whole slot of the one output with memory. `write`:
+    what is filled of the one input with memory into a range of a file, which is made if it is not
+    there. Other channels of the service are tokens. The services of its lane are all copies; as
+    many as the lane is deep are under way at a time.
+
+    A file that cannot be opened, read or written, or ends too early, fails the firing, which stops
+    the plan on all ranks; the message has the path and the kernel's reason.
+    """
+
+    kind: str
+    path: str | None = None
+    """The file, as the process of the lane's rank finds it."""
+    offset: int = 0
+    """Byte at which the range of micro-batch 0 begins."""
+    stride: int = 0
+    """Bytes from a micro-batch's range to that of the next one."""
+    count: int = 0
+    """Ranges until the first one comes again; 0: it never does."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
     """Fires when its inputs are readable, its outputs have a free slot and its lane has room."""
 
@@ -99,6 +128,7 @@ class Service:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     operation: Operation | None = None
+    copy: Copy | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,7 +202,7 @@ def _to_dict(item: Any) -> dict[str, Any]:
     values = {}
     for field in dataclasses.fields(item):
         value = getattr(item, field.name)
-        if isinstance(value, Operation):
+        if isinstance(value, Operation | Copy):
             value = _to_dict(value)
         if value != field.default:
             values[field.name] = list(value) if isinstance(value, tuple) else value
@@ -239,13 +269,13 @@ def _children(value: object) -> Iterable[object]:
     return value if isinstance(value, list) else ()
 
 
-def _is_name(text: str) -> bool:
+def _is_name(text: str, most: int = MOST_NAME_BYTES) -> bool:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
         return False
     shown = all(character >= " " and character not in '\x7f"' for character in text)
-    return 1 <= size <= MOST_NAME_BYTES and shown
+    return 1 <= size <= most and shown
 
 
 class _Object:
@@ -379,7 +409,7 @@ class _Reader:
     def _read_service(self, value: object, place: str) -> Service:
         known = (
             *("name", "lane", "priority", "lag", "duration_ns"),
-            *("inputs", "outputs", "operation"),
+            *("inputs", "outputs", "operation", "copy"),
         )
         item = _Object(self._name, place, value, known)
 
@@ -398,6 +428,9 @@ class _Reader:
             outputs=item.list("outputs", read_end),
             operation=self._read_operation(item.fields["operation"], f"{place}.operation")
             if "operation" in item.fields
+            else None,
+            copy=self._read_copy(item.fields["copy"], f"{place}.copy")
+            if "copy" in item.fields
             else None,
         )
 
@@ -423,6 +456,26 @@ class _Reader:
                 item.fail(field, f"{kind} has none")
         return operation
 
+    def _read_copy(self, value: object, place: str) -> Copy:
+        item = _Object(self._name, place, value, ("kind", "path", "offset", "stride", "count"))
+        kind = item.choice("kind", COPIES)
+        if kind == "memory":
+            for field in ("path", "offset", "stride", "count"):
+                if field in item.fields:
+                    item.fail(field, "memory has none")
+            return Copy(kind=kind)
+        path = item.text("path")
+        if not _is_name(path, MOST_PATH_BYTES):
+            limits = f"must be 1 to {MOST_PATH_BYTES} bytes of UTF-8"
+            item.fail("path", f"{limits} without control characters and quotation marks")
+        return Copy(
+            kind=kind,
+            path=path,
+            offset=item.integer("offset", 0, MOST_OFFSET, 0),
+            stride=item.integer("stride", 0, MOST_SLOT_BYTES, 0),
+            count=item.integer("count", 0, MOST_RANGES, 0),
+        )
+
 
 class _Form:
     """What has to hold among the parts of a plan whose fields are right."""
@@ -431,6 +484,7 @@ class _Form:
         self._plan = plan
         self._name = name
         self._lanes = {lane.name: lane for lane in plan.lanes}
+        self._channels = {channel.name: channel for channel in plan.channels}
         self._ranks = {lane.name: frozenset(lane.ranks) for lane in plan.lanes}
 
     def check(self) -> None:
@@ -472,6 +526,10 @@ class _Form:
         by_priority = f'needs a lane in agreed order; "{lane.name}" is in order of priority'
         if service.lag and lane.order != "agreed":
             self._fail(f"{place}.lag", by_priority)
+        self._check_operation(service, lane, place, by_priority)
+        self._check_copy(service, f"{place}.copy")
+
+    def _check_operation(self, service: Service, lane: Lane, place: str, by_priority: str) -> None:
         operation = service.operation
         if operation is None:
             if len(lane.ranks) > 1:
@@ -482,6 +540,28 @@ class _Form:
             self._fail(f"{place}.operation", by_priority)
         if operation.root is not None and operation.root not in lane.ranks:
             self._fail(f"{place}.operation.root", f'must be a rank of lane "{lane.name}"')
+
+    def _check_copy(self, service: Service, place: str) -> None:
+        copy = service.copy
+        if copy is None:
+            return
+        if service.operation is not None:
+            self._fail(place, "must not be there beside an operation")
+        sides = [
+            ("inputs", service.inputs, copy.kind != "read"),
+            ("outputs", service.outputs, copy.kind != "write"),
+        ]
+        slots = []
+        for side, names, needed in sides:
+            found = [self._channels[name] for name in names if self._channels[name].slot_bytes]
+            if len(found) != needed:
+                what = f"needs {int(needed)} {side} with memory, and has {len(found)}"
+                self._fail(place, f"{copy.kind} {what}")
+            slots += found
+        if copy.kind == "memory" and slots[0].slot_bytes > slots[1].slot_bytes:
+            source, target = slots
+            what = f'must not copy {source.slot_bytes} bytes of "{source.name}"'
+            self._fail(place, f'{what} into {target.slot_bytes} of "{target.name}"')
 
     def _check_ends(
         self, channel: Channel, place: str, producers: list[Service], consumers: list[Service]

@@ -1,7 +1,8 @@
 """Plans that this job runs: `corro.load_plan(plan)`, on every rank.
 
-A function gets a Firing: its micro-batch, and the memory of its inputs and outputs. Collectives and
-transfers between ranks run by themselves, while functions compute. docs/plan.md has an example.
+A function gets a Firing: its micro-batch, and the memory of its inputs and outputs. Collectives,
+transfers between ranks and copies run by themselves, while functions compute. docs/plan.md has an
+example.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from corro._arguments import MOST_U32, seconds, whole
 from corro._context import Group, report, world, world_or
 from corro._plan_agreement import agree
 from corro.errors import CorroError, InvalidArgumentError
-from corro.graph import DTYPES, KINDS, ORDERS, REDUCE_OPS, Operation, Plan
+from corro.graph import COPIES, DTYPES, KINDS, ORDERS, REDUCE_OPS, Copy, Operation, Plan
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -380,6 +381,11 @@ def _spec_of(plan: Plan) -> _native.PlanSpec:
             operation.root or 0,
         )
 
+    def copy_of(copy: Copy | None) -> tuple[int, str, int, int, int] | None:
+        if copy is None:
+            return None
+        return COPIES.index(copy.kind), copy.path or "", copy.offset, copy.stride, copy.count
+
     return _native.PlanSpec(
         plan.ranks,
         [(lane.name, ORDERS.index(lane.order), lane.depth, lane.ranks) for lane in plan.lanes],
@@ -397,6 +403,7 @@ def _spec_of(plan: Plan) -> _native.PlanSpec:
                 [channels[name] for name in service.inputs],
                 [channels[name] for name in service.outputs],
                 operation_of(service.operation),
+                copy_of(service.copy),
             )
             for service in plan.services
         ],

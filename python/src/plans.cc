@@ -25,7 +25,8 @@ class SpecInC {
       lanes_.push_back({name.c_str(), order, depth, ranks.data(), ranks.size()});
     for (const auto& [name, slots, initial, bytes, transfer] : spec.channels)
       channels_.push_back({name.c_str(), slots, initial, bytes, transfer});
-    for (const auto& [name, lane, priority, lag, duration, inputs, outputs, operation] :
+    copies_.reserve(spec.services.size());
+    for (const auto& [name, lane, priority, lag, duration, inputs, outputs, operation, copy] :
          spec.services) {
       corro_plan_service& service = services_.emplace_back();
       service.name = name.c_str();
@@ -37,10 +38,15 @@ class SpecInC {
       service.input_count = inputs.size();
       service.outputs = outputs.data();
       service.output_count = outputs.size();
-      if (!operation) continue;
-      service.has_operation = 1;
-      std::tie(service.kind, service.dtype, service.count, service.reduce_op, service.root) =
-          *operation;
+      if (operation) {
+        service.has_operation = 1;
+        std::tie(service.kind, service.dtype, service.count, service.reduce_op, service.root) =
+            *operation;
+      }
+      if (copy) {
+        const auto& [kind, path, offset, stride, count] = *copy;
+        service.copy = &copies_.emplace_back(kind, path.c_str(), offset, stride, count);
+      }
     }
     spec_.struct_size = sizeof spec_;
     spec_.ranks = spec.ranks;
@@ -58,6 +64,7 @@ class SpecInC {
   std::vector<corro_plan_lane> lanes_;
   std::vector<corro_plan_channel> channels_;
   std::vector<corro_plan_service> services_;
+  std::vector<corro_plan_copy> copies_;
 };
 
 /// corro.h's structs of the user's memory, which they point into.

@@ -415,6 +415,19 @@ typedef struct corro_plan_channel {
   uint64_t slot_bytes;
   int64_t transfer_ns;
 } corro_plan_channel;
+/* What the engine itself copies as a service, on threads of its own: an input's filled bytes into
+ * an output's slot, a range of a file into an output's slot, an input's filled bytes into a range
+ * of a file. The range of micro-batch m begins at byte offset + (m % count) * stride, with count 0
+ * at offset + m * stride. A copy has one input and one output with memory, a read the output alone,
+ * a write the input alone; other channels of it are tokens. */
+enum { CORRO_COPY_MEMORY, CORRO_COPY_READ, CORRO_COPY_WRITE };
+typedef struct corro_plan_copy {
+  uint8_t kind;
+  const char* path; /* as the rank's process finds it; NULL for memory */
+  uint64_t offset;
+  uint64_t stride;
+  uint64_t count;
+} corro_plan_copy;
 typedef struct corro_plan_service {
   const char* name;
   uint32_t lane;
@@ -431,6 +444,7 @@ typedef struct corro_plan_service {
   uint8_t reduce_op;
   uint32_t root; /* a rank of the group */
   uint64_t count;
+  const corro_plan_copy* copy; /* NULL: none; else no operation */
 } corro_plan_service;
 typedef struct corro_plan_spec {
   size_t struct_size; /* sizeof(corro_plan_spec) */
@@ -465,9 +479,9 @@ typedef struct corro_plan_options {
 typedef struct corro_plan corro_plan;
 typedef struct corro_lane corro_lane;
 
-/* Loads a plan: every member loads the same ones in the same order. Collectives and transfers
- * between ranks run by themselves; firings on other lanes of this rank are pulled by threads of the
- * caller. options may be NULL. Does not communicate, and nothing fires before corro_plan_run.
+/* Loads a plan: every member loads the same ones in the same order. Collectives,
+ * transfers between ranks and copies run by themselves; firings on other lanes of this rank are
+ * pulled by threads of the caller. options may be NULL. Does not communicate, and nothing fires before corro_plan_run.
  * INVALID_ARGUMENT for a plan that is not well formed, or for memory that is not that of its slots
  * on this rank; FAILED_PRECONDITION for one that would stand still, RESOURCE_EXHAUSTED for one
  * whose slots are too large.

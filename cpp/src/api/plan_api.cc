@@ -80,6 +80,17 @@ Status read_service(const corro_plan_service& given, size_t index, graph::Plan& 
                          .reduce_op = static_cast<corro::ReduceOp>(given.reduce_op),
                          .root = given.root};
   }
+  if (given.copy != nullptr) {
+    if (given.copy->kind > CORRO_COPY_WRITE) {
+      return {Code::kInvalidArgument,
+              fmt::format("services[{}].copy: unknown kind {}", index, given.copy->kind)};
+    }
+    service.copy = {.kind = static_cast<graph::CopyKind>(given.copy->kind),
+                    .path = text_of(given.copy->path),
+                    .offset = given.copy->offset,
+                    .stride = given.copy->stride,
+                    .count = given.copy->count};
+  }
   plan.add_service(std::move(service));
   return {};
 }

@@ -1,8 +1,9 @@
 /* Two ranks run plans in plain C: they find out whether they have loaded the same one, before they
- * wait for each other in it, and give slots memory of their own. Run by `corro run -np 2`. */
+ * wait for each other in it, give slots memory of their own, and copy a file. Run by `corro run -np 2`. */
 #include <corro/corro.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static corro_error error;
 
@@ -133,6 +134,57 @@ static int refuse_memory(corro_group* group) {
   return expect(plan == NULL && strcmp(error.message, line) == 0, 1, "the refusal");
 }
 
+/* Rank 0 reads a file, number by number, and rank 1 writes another one. */
+static corro_plan* load_file_copy(corro_group* group, const char* from, const char* into) {
+  static const uint32_t ranks[2] = {0, 1};
+  static const uint32_t channel = 0;
+  const uint64_t number = sizeof(uint64_t);
+  const corro_plan_lane lanes[2] = {{"in", CORRO_ORDER_PRIORITY, 1, &ranks[0], 1},
+                                    {"out", CORRO_ORDER_PRIORITY, 1, &ranks[1], 1}};
+  const corro_plan_channel way = {.name = "way", .slots = 2, .slot_bytes = number};
+  const corro_plan_copy read = {.kind = CORRO_COPY_READ, .path = from, .stride = number};
+  const corro_plan_copy write = {.kind = CORRO_COPY_WRITE, .path = into, .stride = number};
+  const corro_plan_service services[2] = {
+      {.name = "load", .lane = 0, .outputs = &channel, .output_count = 1, .copy = &read},
+      {.name = "save", .lane = 1, .inputs = &channel, .input_count = 1, .copy = &write}};
+  const corro_plan_spec spec = {.struct_size = sizeof spec,
+                                .ranks = 2,
+                                .lanes = lanes,
+                                .lane_count = 2,
+                                .channels = &way,
+                                .channel_count = 1,
+                                .services = services,
+                                .service_count = 2};
+  corro_plan* plan = NULL;
+  return fails(corro_plan_load(group, &spec, NULL, &plan, &error), "load copies") ? NULL : plan;
+}
+
+static int copy_file(corro_group* group, uint32_t rank) {
+  enum { kNumbers = 5 };
+  uint64_t numbers[kNumbers] = {7, 11, 13, 17, 19};
+  char from[64], into[64]; /* The ranks have one parent. */
+  snprintf(from, sizeof from, "%s/corro-from-%d", P_tmpdir, (int)getppid());
+  snprintf(into, sizeof into, "%s/corro-into-%d", P_tmpdir, (int)getppid());
+  FILE* file = rank == 0 ? fopen(from, "w") : NULL;
+  if (file != NULL) fwrite(numbers, sizeof numbers, 1, file);
+  if (file != NULL) fclose(file);
+  corro_plan* plan = load_file_copy(group, from, into);
+  corro_work* work = NULL;
+  if (plan == NULL || fails(corro_plan_run(plan, kNumbers, &work, &error), "run")) return 1;
+  int wrong = fails(corro_work_wait(work, -1, &error), "wait");
+  corro_work_release(work);
+  corro_plan_unload(plan);
+  if (rank == 1) {
+    uint64_t found[kNumbers] = {0};
+    file = fopen(into, "r");
+    const int whole = file != NULL && fread(found, sizeof found, 1, file) == 1;
+    if (file != NULL) fclose(file);
+    wrong += expect(whole && memcmp(found, numbers, sizeof found) == 0, 1, "the file's copy");
+  }
+  remove(rank == 0 ? from : into);
+  return wrong;
+}
+
 int main(void) {
   corro_engine* engine = NULL;
   const corro_options options = {.struct_size = sizeof options};
@@ -141,6 +193,7 @@ int main(void) {
   corro_group* world = corro_engine_world(engine);
   int wrong = expect(corro_engine_size(engine), 2, "ranks");
   if (wrong == 0) wrong = compare(world, rank) + hand_over(world, rank) + refuse_memory(world);
+  if (wrong == 0) wrong = copy_file(world, rank);
   corro_engine_destroy(engine);
   return wrong != 0;
 }

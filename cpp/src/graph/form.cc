@@ -79,7 +79,8 @@ class Form {
     CORRO_TRY(check_duration(at("duration_ns"), service.duration));
     CORRO_TRY(check_channels(at("inputs"), 2 * id + 1, service.inputs));
     CORRO_TRY(check_channels(at("outputs"), 2 * id + 2, service.outputs));
-    return check_operation(at("operation"), service);
+    CORRO_TRY(check_operation(at("operation"), service));
+    return check_copy(at("copy"), service);
   }
 
   [[nodiscard]] Status check_lag(std::string place, const ServiceSpec& service) const {
@@ -135,6 +136,53 @@ class Form {
       return invalid(place + ".root", fmt::format("must be a rank of lane \"{}\"", lane.name));
     }
     return {};
+  }
+
+  [[nodiscard]] Status check_copy(const std::string& place, const ServiceSpec& service) const {
+    if (!service.copy) return {};
+    const CopySpec& copy = *service.copy;
+    if (service.operation) return invalid(place, "must not be there beside an operation");
+    const bool has_file = copy.kind != CopyKind::kMemory;
+    if (!has_file && !copy.path.empty()) return invalid(place + ".path", "memory has none");
+    if (has_file && (copy.path.empty() || copy.path.size() > kMostPathBytes)) {
+      return invalid(place + ".path", fmt::format("must be 1 to {} bytes", kMostPathBytes));
+    }
+    const auto most = [&](const char* field, uint64_t value, uint64_t limit) {
+      if (!has_file && value > 0) return invalid(place + field, "memory has none");
+      if (value <= limit) return Status();
+      return invalid(place + field, fmt::format("must be from 0 to {}", limit));
+    };
+    CORRO_TRY(most(".offset", copy.offset, kMostOffset));
+    CORRO_TRY(most(".stride", copy.stride, kMostSlotBytes));
+    CORRO_TRY(most(".count", copy.count, kMostRanges));
+    return check_copied(place, service);
+  }
+
+  /// A read fills one slot, a write takes one, and memory's goes into one with room for it.
+  [[nodiscard]] Status check_copied(const std::string& place, const ServiceSpec& service) const {
+    const CopyKind kind = service.copy->kind;
+    const auto from = with_memory(service.inputs);
+    const auto into = with_memory(service.outputs);
+    const auto needs = [&](size_t needed, std::string_view side, size_t found) {
+      if (found == needed) return Status();
+      return invalid(place, fmt::format("{} needs {} {} with memory, and has {}", name_of(kind),
+                                        needed, side, found));
+    };
+    CORRO_TRY(needs(kind == CopyKind::kRead ? 0 : 1, "inputs", from.size()));
+    CORRO_TRY(needs(kind == CopyKind::kWrite ? 0 : 1, "outputs", into.size()));
+    if (kind != CopyKind::kMemory || into[0]->slot_bytes >= from[0]->slot_bytes) return {};
+    return invalid(
+        place, fmt::format(R"(must not copy {} bytes of "{}" into {} of "{}")", from[0]->slot_bytes,
+                           from[0]->name, into[0]->slot_bytes, into[0]->name));
+  }
+
+  [[nodiscard]] std::vector<const ChannelSpec*> with_memory(
+      const std::vector<ChannelId>& ends) const {
+    std::vector<const ChannelSpec*> found;
+    for (const ChannelId id : ends) {
+      if (plan_.channels[id].slot_bytes > 0) found.push_back(&plan_.channels[id]);
+    }
+    return found;
   }
 
   [[nodiscard]] Status check_ends(ChannelId id, const ChannelEnds& ends) const {

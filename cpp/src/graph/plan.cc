@@ -114,6 +114,22 @@ void write_numbers(ByteWriter& writer, const std::vector<uint32_t>& numbers) {
   for (const uint32_t number : numbers) writer.write(number);
 }
 
+void write_operation(ByteWriter& writer, const OperationSpec& operation) {
+  writer.write(static_cast<uint8_t>(operation.kind));
+  writer.write(static_cast<uint8_t>(operation.dtype));
+  writer.write(operation.count);
+  writer.write(static_cast<uint8_t>(operation.reduce_op));
+  writer.write(operation.root);
+}
+
+void write_copy(ByteWriter& writer, const CopySpec& copy) {
+  writer.write(static_cast<uint8_t>(copy.kind));
+  writer.write_string(copy.path);
+  writer.write(copy.offset);
+  writer.write(copy.stride);
+  writer.write(copy.count);
+}
+
 void write_service(ByteWriter& writer, const ServiceSpec& service) {
   writer.write_string(service.name);
   writer.write(service.lane);
@@ -123,12 +139,9 @@ void write_service(ByteWriter& writer, const ServiceSpec& service) {
   write_numbers(writer, service.inputs);
   write_numbers(writer, service.outputs);
   writer.write(static_cast<uint8_t>(service.operation.has_value()));
-  if (!service.operation) return;
-  writer.write(static_cast<uint8_t>(service.operation->kind));
-  writer.write(static_cast<uint8_t>(service.operation->dtype));
-  writer.write(service.operation->count);
-  writer.write(static_cast<uint8_t>(service.operation->reduce_op));
-  writer.write(service.operation->root);
+  if (service.operation) write_operation(writer, *service.operation);
+  writer.write(static_cast<uint8_t>(service.copy.has_value()));
+  if (service.copy) write_copy(writer, *service.copy);
 }
 
 }  // namespace

@@ -33,6 +33,9 @@ inline constexpr uint32_t kMostLag = 1U << 16U;
 inline constexpr uint64_t kMostSlotBytes = uint64_t{1} << 48U;
 inline constexpr Duration kMostDuration = std::chrono::hours(2);
 inline constexpr uint64_t kMostCount = uint64_t{1} << 40U;
+inline constexpr uint64_t kMostOffset = uint64_t{1} << 62U;
+inline constexpr uint64_t kMostRanges = uint64_t{1} << 32U;
+inline constexpr size_t kMostPathBytes = 4095;
 
 /// The service that goes next when a lane has room.
 enum class LaneOrder : uint8_t {
@@ -76,6 +79,27 @@ struct OperationSpec {
   uint32_t root = 0;  ///< A rank of the plan, where has_root(kind).
 };
 
+enum class CopyKind : uint8_t {
+  kMemory,  ///< The input's filled bytes into the output's slot.
+  kRead,    ///< A range of a file into the output's slot, all of it.
+  kWrite,   ///< The input's filled bytes into a range of a file, which is made if there is none.
+};
+
+[[nodiscard]] constexpr std::string_view name_of(CopyKind kind) {
+  constexpr std::string_view kNames[] = {"memory", "read", "write"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+/// What the engine copies as a service, on the one rank of its lane. The range of micro-batch m
+/// begins at byte offset + (m modulo count) * stride.
+struct CopySpec {
+  CopyKind kind = CopyKind::kMemory;
+  std::string path = {};  ///< The file of a read or a write, as that rank's process finds it.
+  uint64_t offset = 0;
+  uint64_t stride = 0;
+  uint64_t count = 0;  ///< Ranges until the first one comes again; 0: it never does.
+};
+
 /// Fires when every input is readable, every output has a free slot and its lane has room; never
 /// overlaps itself. On a lane of several ranks it is one service of all of them: it starts on each
 /// when the channels that lie there allow it, and ends on all together.
@@ -88,6 +112,7 @@ struct ServiceSpec {
   std::vector<ChannelId> inputs = {};
   std::vector<ChannelId> outputs = {};
   std::optional<OperationSpec> operation = {};  ///< Every service of several ranks has one.
+  std::optional<CopySpec> copy = {};            ///< Not beside an operation.
   Launch launch = {};  ///< Not part of the plan's hash; virtual lanes do without.
 };
 

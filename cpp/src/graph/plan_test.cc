@@ -165,6 +165,31 @@ TEST(PlanCheck, RefusesWhatIsNotWellFormed) {
   refused(plan, "services[0].duration_ns");
 }
 
+TEST(CheckOfCopies, RefusesWhatCannotBeCopied) {
+  const auto refused = [](const CopySpec& copy, uint64_t from, uint64_t into, const char* words) {
+    Plan plan = two_services({.name = "forth", .slot_bytes = from},
+                             {.name = "back", .initial = 1, .slot_bytes = into});
+    plan.services[1].copy = copy;
+    EXPECT_EQ(check(plan).to_string(),
+              std::string("INVALID_ARGUMENT: plan: services[1].copy") + words);
+  };
+  const CopySpec read{.kind = CopyKind::kRead, .path = "file"};
+  const CopySpec write{.kind = CopyKind::kWrite, .path = "file"};
+  refused({}, 8, 0, ": memory needs 1 outputs with memory, and has 0");
+  refused({}, 0, 8, ": memory needs 1 inputs with memory, and has 0");
+  refused({}, 8, 7, ": must not copy 8 bytes of \"forth\" into 7 of \"back\"");
+  refused({.path = "file"}, 8, 8, ".path: memory has none");
+  refused({.stride = 1}, 8, 8, ".stride: memory has none");
+  refused(read, 8, 8, ": read needs 0 inputs with memory, and has 1");
+  refused(write, 8, 8, ": write needs 0 outputs with memory, and has 1");
+  refused({.kind = CopyKind::kRead}, 0, 8, ".path: must be 1 to 4095 bytes");
+  refused({.kind = CopyKind::kRead, .path = std::string(kMostPathBytes + 1, 'x')}, 0, 8,
+          ".path: must be 1 to 4095 bytes");
+  CopySpec far = write;
+  far.offset = kMostOffset + 1;
+  refused(far, 8, 0, ".offset: must be from 0 to 4611686018427387904");
+}
+
 TEST(PlanHash, ChangesWithEverythingButTheLaunch) {
   const Plan plan = two_services({.name = "forth"}, {.name = "back", .initial = 1});
   Plan other = plan;
@@ -186,6 +211,12 @@ TEST(PlanHash, ChangesWithEverythingButTheLaunch) {
   differs([](Plan& p) { p.lanes[0].ranks = {1}; });
   differs([](Plan& p) { p.services[0].operation = OperationSpec{}; });
   differs([](Plan& p) { p.services[0].operation = OperationSpec{.count = 1}; });
+  differs([](Plan& p) { p.services[0].copy = CopySpec{}; });
+  differs([](Plan& p) { p.services[0].copy = CopySpec{.kind = CopyKind::kRead}; });
+  differs([](Plan& p) { p.services[0].copy = CopySpec{.path = "x"}; });
+  differs([](Plan& p) { p.services[0].copy = CopySpec{.offset = 1}; });
+  differs([](Plan& p) { p.services[0].copy = CopySpec{.stride = 1}; });
+  differs([](Plan& p) { p.services[0].copy = CopySpec{.count = 1}; });
   differs([](Plan& p) { p.services[0].name = "x"; });
   differs([](Plan& p) { p.services[0].priority = 1; });
   differs([](Plan& p) { p.services[0].lag = 1; });

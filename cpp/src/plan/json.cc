@@ -128,8 +128,8 @@ Result<Json> parse_json(std::string_view text, std::string_view name) {
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-bool is_name(std::string_view text) {
-  if (text.empty() || text.size() > kMostNameBytes) return false;
+bool is_name(std::string_view text, size_t most) {
+  if (text.empty() || text.size() > most) return false;
   while (!text.empty()) {
     const auto first = static_cast<unsigned char>(text.front());
     const size_t length = character_length(text);

@@ -36,9 +36,9 @@ inline constexpr size_t kMostNameBytes = 200;
 inline constexpr std::string_view kNameRule =
     "must be 1 to 200 bytes of UTF-8 without control characters and quotation marks";
 
-/// True for 1 to kMostNameBytes bytes of UTF-8 without control characters and quotation marks: what
-/// can stand in a message.
-[[nodiscard]] bool is_name(std::string_view text);
+/// True for 1 to `most` bytes of UTF-8 without control characters and quotation marks: what can
+/// stand in a message.
+[[nodiscard]] bool is_name(std::string_view text, size_t most = kMostNameBytes);
 
 /// Where a value stands: services[3].lane is field "lane" of item 3 of field "services". Links to
 /// the places around it, which outlive it; no text is made before there is an error.

@@ -68,6 +68,20 @@ TEST(PlanFile, EveryFieldKeepsItsLargestAndSmallestValue) {
                                                       .count = graph::kMostCount,
                                                       .reduce_op = ReduceOp::kProduct,
                                                       .root = graph::kMostRanks - 1}});
+  plan.add_service(
+      {.name = "load", .outputs = {plan.add_channel({.name = "in", .slot_bytes = 1})}});
+  plan.services.back().copy = graph::CopySpec{.kind = graph::CopyKind::kRead,
+                                              .path = std::string(graph::kMostPathBytes, '/'),
+                                              .offset = graph::kMostOffset,
+                                              .stride = graph::kMostSlotBytes,
+                                              .count = graph::kMostRanges};
+  plan.add_service({.name = "keep",
+                    .inputs = {1},
+                    .outputs = {plan.add_channel({.name = "out", .slot_bytes = 2})},
+                    .copy = graph::CopySpec{}});
+  plan.add_service({.name = "save",
+                    .inputs = {2},
+                    .copy = graph::CopySpec{.kind = graph::CopyKind::kWrite, .path = "ü \\"}});
   const auto text = write_plan(plan);
   ASSERT_TRUE(text.ok()) << text.status().to_string();
   const auto again = read_plan(*text, "plan.json");
@@ -142,6 +156,12 @@ TEST(PlanFile, IsNotWrittenWhereNamesDoNotTellThingsApart) {
     other.add_service({.name = name, .lane = 0});
     EXPECT_THAT(write_plan(other).status().message(), HasSubstr("services[1].name"));
   }
+  graph::Plan other = plan;
+  other.channels.push_back({.name = "data", .slot_bytes = 8});
+  other.services[0].outputs = {0};
+  other.add_service({.name = "b", .inputs = {0}});
+  other.services[0].copy = graph::CopySpec{.kind = graph::CopyKind::kRead, .path = "\xff"};
+  EXPECT_THAT(write_plan(other).status().message(), HasSubstr("services[0].copy.path"));
   plan.lanes[0].depth = 0;
   EXPECT_THAT(write_plan(plan).status().message(), HasSubstr("lanes[0].depth"));
 }

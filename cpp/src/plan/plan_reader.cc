@@ -10,6 +10,8 @@ namespace corro::plan {
 namespace {
 
 using graph::ChannelSpec;
+using graph::CopyKind;
+using graph::CopySpec;
 using graph::LaneOrder;
 using graph::LaneSpec;
 using graph::OperationSpec;
@@ -75,6 +77,7 @@ class PlanReader {
   void read_service(const Json& item, const Place& place);
   std::vector<uint32_t> read_channels(ObjectReader& service, std::string_view field);
   OperationSpec read_operation(const Json& item, const Place& place);
+  CopySpec read_copy(const Json& item, const Place& place);
 
   std::string name_;
   Reading reading_;
@@ -116,7 +119,7 @@ void PlanReader::read_channel(const Json& item, const Place& place) {
 void PlanReader::read_service(const Json& item, const Place& place) {
   ObjectReader object(
       item, place, reading_,
-      {"name", "lane", "priority", "lag", "duration_ns", "inputs", "outputs", "operation"});
+      {"name", "lane", "priority", "lag", "duration_ns", "inputs", "outputs", "operation", "copy"});
   ServiceSpec service;
   service.name = services_.add(object, place, reading_);
   const std::string lane = object.text("lane");
@@ -130,6 +133,9 @@ void PlanReader::read_service(const Json& item, const Place& place) {
   service.outputs = read_channels(object, "outputs");
   if (const Json* operation = object.find("operation")) {
     service.operation = read_operation(*operation, {&place, "operation", {}});
+  }
+  if (const Json* copy = object.find("copy")) {
+    service.copy = read_copy(*copy, {&place, "copy", {}});
   }
   plan_.add_service(std::move(service));
 }
@@ -167,6 +173,32 @@ OperationSpec PlanReader::read_operation(const Json& item, const Place& place) {
   refuse("reduce_op", reduces(operation.kind));
   refuse("root", has_root(operation.kind));
   return operation;
+}
+
+CopySpec PlanReader::read_copy(const Json& item, const Place& place) {
+  ObjectReader object(item, place, reading_, {"kind", "path", "offset", "stride", "count"});
+  CopySpec copy;
+  copy.kind = object.choice<CopyKind>("kind", 3);
+  if (copy.kind == CopyKind::kMemory) {
+    for (const std::string_view field : {"path", "offset", "stride", "count"}) {
+      if (object.find(field) != nullptr) reading_.fail({&place, field, {}}, "memory has none");
+    }
+    return copy;
+  }
+  copy.path = object.text("path");
+  if (reading_.ok() && !is_name(copy.path, graph::kMostPathBytes)) {
+    reading_.fail({&place, "path", {}},
+                  fmt::format("must be 1 to {} bytes of UTF-8 without control characters and "
+                              "quotation marks",
+                              graph::kMostPathBytes));
+  }
+  const auto number = [&object](std::string_view field, uint64_t most) {
+    return static_cast<uint64_t>(object.integer(field, {0, static_cast<int64_t>(most)}, 0));
+  };
+  copy.offset = number("offset", graph::kMostOffset);
+  copy.stride = number("stride", graph::kMostSlotBytes);
+  copy.count = number("count", graph::kMostRanges);
+  return copy;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace corro::plan {
 namespace {
 
 using graph::ChannelSpec;
+using graph::CopySpec;
 using graph::LaneSpec;
 using graph::OperationSpec;
 using graph::Plan;
@@ -25,6 +26,13 @@ Status check_names(const std::vector<Spec>& list, std::string_view field) {
             fmt::format("plan: {}[{}].name: is no name, or another's", field, i)};
   }
   return {};
+}
+
+Status check_path(const ServiceSpec& service, size_t index) {
+  if (!service.copy || service.copy->path.empty()) return {};
+  if (is_name(service.copy->path, graph::kMostPathBytes)) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("plan: services[{}].copy.path: cannot be written", index)};
 }
 
 template <typename T>
@@ -62,6 +70,16 @@ Written operation_to_json(const OperationSpec& operation) {
   return object;
 }
 
+Written copy_to_json(const CopySpec& copy) {
+  const CopySpec usual;
+  Written object{{"kind", name_of(copy.kind)}};
+  put(object, "path", copy.path, usual.path);
+  put(object, "offset", copy.offset, usual.offset);
+  put(object, "stride", copy.stride, usual.stride);
+  put(object, "count", copy.count, usual.count);
+  return object;
+}
+
 Written service_to_json(const Plan& plan, const ServiceSpec& service) {
   const ServiceSpec usual;
   const auto names_of = [&plan](const std::vector<graph::ChannelId>& channels) {
@@ -76,6 +94,7 @@ Written service_to_json(const Plan& plan, const ServiceSpec& service) {
   put(object, "inputs", names_of(service.inputs), {});
   put(object, "outputs", names_of(service.outputs), {});
   if (service.operation) object["operation"] = operation_to_json(*service.operation);
+  if (service.copy) object["copy"] = copy_to_json(*service.copy);
   return object;
 }
 
@@ -91,7 +110,10 @@ Result<Written> to_json(const Plan& plan) {
   Written services = Written::array();
   for (const LaneSpec& lane : plan.lanes) lanes.push_back(lane_to_json(lane));
   for (const ChannelSpec& channel : plan.channels) channels.push_back(channel_to_json(channel));
-  for (const ServiceSpec& s : plan.services) services.push_back(service_to_json(plan, s));
+  for (size_t i = 0; i < plan.services.size(); ++i) {
+    CORRO_TRY(check_path(plan.services[i], i));
+    services.push_back(service_to_json(plan, plan.services[i]));
+  }
   return Written{{"corro_plan", kPlanVersion},
                  {"ranks", plan.ranks},
                  {"lanes", std::move(lanes)},

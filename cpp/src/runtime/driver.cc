@@ -26,6 +26,7 @@ Status Driver::set_up(DriverOptions options) {
   options.engine.wake = [this](int32_t rank) {
     io::EventFd::ring(peer_bells_[static_cast<size_t>(rank)].get());
   };
+  options.engine.poll_soon = [this] { progress_->unpark(); };
   std::map<MemberId, int> streams;
   for (size_t r = 0; r < options.engine.peers.size(); ++r) {
     const EnginePeer& peer = options.engine.peers[r];

@@ -117,9 +117,10 @@ class Driver {
   const LadderOptions ladder_;      ///< Of callers.
   std::vector<io::Fd> peer_bells_;  ///< By rank.
   std::unique_ptr<Watch> watch_;
-  std::unique_ptr<Mover> mover_;  ///< Let go before the bells that its engine's streams ring.
   Baton baton_;
   std::unique_ptr<ProgressThread> progress_;
+  /// Let go before what its engine's threads wake, and the bells that its streams ring.
+  std::unique_ptr<Mover> mover_;
   Timeline timeline_{[this](const auto& task) { call(task); }};
   std::atomic<bool> abandoned_{false};
 };

@@ -44,6 +44,7 @@ struct EngineOptions {
   std::vector<MemberId> members = {};            ///< By rank; empty: numbered by their ranks.
   /// Rings the doorbell of a local rank asleep with operations in flight.
   std::function<void(MemberId member)> wake;
+  std::function<void()> poll_soon = {};  ///< Thread-safe. Null: who owns the engine polls anyway.
   /// Chooses algorithms where ranks exchange messages; the same on all ranks.
   collective::SelectionTable selection = {};
   named::FusionOptions fusion = {};  ///< Of named operations; the leader's counts.

@@ -1,8 +1,9 @@
 // PlanLane: a lane of a loaded plan: what the executor starts there, and what it needs from outside
 // until it is over.
 //
-// CommunicatorLane runs collectives, TransferLane one half of a channel between two ranks,
-// PulledLane what threads of the user compute. An owner of a plan may give lanes of its own.
+// CommunicatorLane runs collectives, TransferLane one half of a channel between two ranks, CopyLane
+// what threads of the engine copy, PulledLane what threads of the user compute. An owner of a plan
+// may give lanes of its own.
 #pragma once
 
 #include <memory>

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/copy_lane.h"
 #include "runtime/transfer_lane.h"
 
 namespace corro::runtime {
@@ -66,21 +67,19 @@ Status PlanPart::make_lanes(const MakeFabric& make_fabric, const LoadOptions& op
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = part_.services[i].number;
   for (graph::LaneId here = 0; here < part_.lanes.size(); ++here) {
     const graph::LaneId lane = part_.lanes[here];
-    size_t services = 0;
-    size_t operations = 0;
-    for (const graph::ServiceSpec& service : whole_.services) {
-      if (service.lane != lane) continue;
-      ++services;
-      if (service.operation) ++operations;
-    }
-    if (operations > 0 && operations < services) {
-      return {Code::kInvalidArgument,
-              fmt::format("plan: lane \"{}\" has collectives and services that are none; give each "
-                          "a lane of its own",
-                          whole_.lanes[lane].name)};
-    }
-    if (operations > 0) {
+    CORRO_ASSIGN(const bool communicates, serves_all(lane, "collectives", [](const auto& service) {
+                   return service.operation.has_value();
+                 }));
+    CORRO_ASSIGN(const bool copies, serves_all(lane, "copies", [](const auto& service) {
+                   return service.copy.has_value();
+                 }));
+    if (communicates) {
       CORRO_ASSIGN(lanes_[here], make_communicator(here, make_fabric, options));
+      continue;
+    }
+    if (copies) {
+      made_.push_back(std::make_unique<CopyLane>(part_.plan, here, parts_.options.poll_soon));
+      lanes_[here] = made_.back().get();
       continue;
     }
     if (options.own_lane) lanes_[here] = options.own_lane(lane);
@@ -95,6 +94,23 @@ Status PlanPart::make_lanes(const MakeFabric& make_fabric, const LoadOptions& op
     lanes_[part_.plan.services[id].lane] = make_transfer(id);
   }
   return {};
+}
+
+/// Whether the lane's services are such; an error if only some of them are.
+Result<bool> PlanPart::serves_all(graph::LaneId lane, const char* what,
+                                  bool (*is_such)(const graph::ServiceSpec&)) const {
+  size_t services = 0;
+  size_t such = 0;
+  for (const graph::ServiceSpec& service : whole_.services) {
+    if (service.lane != lane) continue;
+    ++services;
+    if (is_such(service)) ++such;
+  }
+  if (such == 0 || such == services) return such > 0;
+  return Status(Code::kInvalidArgument,
+                fmt::format("plan: lane \"{}\" has {} and services that are none; give each a lane "
+                            "of its own",
+                            whole_.lanes[lane].name, what));
 }
 
 Result<PlanLane*> PlanPart::make_communicator(graph::LaneId here, const MakeFabric& make_fabric,

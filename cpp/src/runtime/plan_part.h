@@ -83,6 +83,8 @@ class PlanPart {
  private:
   PlanPart(const graph::Plan& plan, const LaneKey& key, const GroupFacts& facts, EngineParts& parts,
            const LoadOptions& options);
+  [[nodiscard]] Result<bool> serves_all(graph::LaneId lane, const char* what,
+                                        bool (*is_such)(const graph::ServiceSpec&)) const;
   [[nodiscard]] Status make_lanes(const MakeFabric& make_fabric, const LoadOptions& options);
   [[nodiscard]] Result<PlanLane*> make_communicator(graph::LaneId here,
                                                     const MakeFabric& make_fabric,
@@ -101,13 +103,14 @@ class PlanPart {
   EngineParts& parts_;
   Duration timeout_;
   graph::Part part_;
-  std::vector<std::unique_ptr<PlanLane>> made_;  ///< Those that are not the loader's.
-  std::vector<PlanLane*> lanes_;                 ///< By lane of the part.
+  std::vector<PlanLane*> lanes_;  ///< By lane of the part.
   std::vector<PulledLane*> pulled_;
   std::unordered_map<LaneKey, PlanLane*, LaneKeyHash> by_key_;
   std::unique_ptr<FiringRecords> records_;  ///< Null: they are not shown.
   std::shared_ptr<std::byte> memory_;       ///< See memory().
   std::unique_ptr<graph::Executor> executor_;
+  /// Those that are not the loader's; let go before the memory that their threads use.
+  std::vector<std::unique_ptr<PlanLane>> made_;
 };
 
 }  // namespace corro::runtime

@@ -20,7 +20,7 @@ from plans import summing
 
 import corro
 import corro.numpy
-from corro.graph import Channel, Lane, Plan, Service
+from corro.graph import Channel, Copy, Lane, Plan, Service
 from corro.loaded_plan import LoadedPlan
 
 pytestmark = pytest.mark.usefixtures("job")
@@ -406,6 +406,78 @@ def test_memory_that_no_slot_can_have(alone: corro.Group, memory: Any, line: str
     plan = local("fill", "use", slots=2, slot_bytes=8)
     with pytest.raises(corro.InvalidArgumentError, match=line):
         corro.load_plan(plan, alone, memory=memory)
+
+
+def streaming(ranks: int, source: str, target: str) -> Plan:
+    """Rank 0 reads 80 bytes ahead of a function, and the last rank writes what comes of them."""
+    read = Copy(kind="read", path=source, stride=80)
+    write = Copy(kind="write", path=target, stride=80)
+    return Plan(
+        ranks=ranks,
+        lanes=(
+            Lane(name="in", ranks=(0,)),
+            Lane(name="compute", ranks=(0,)),
+            Lane(name="out", ranks=(ranks - 1,)),
+        ),
+        channels=(
+            Channel(name="loaded", slots=3, slot_bytes=80),
+            Channel(name="squares", slots=2, slot_bytes=80),
+        ),
+        services=(
+            Service(name="load", lane="in", outputs=("loaded",), copy=read),
+            Service(name="square", lane="compute", inputs=("loaded",), outputs=("squares",)),
+            Service(name="save", lane="out", inputs=("squares",), copy=write),
+        ),
+    )
+
+
+def shared(folder: Path) -> Path:
+    """Rank 0's folder."""
+    return Path(corro.broadcast_object(str(folder), 0))
+
+
+def test_a_file_streams_through_a_function(tmp_path: Path) -> None:
+    """It is larger than its slots, which are read ahead."""
+    folder = shared(tmp_path)
+    numbers = numpy.arange(400)
+    if corro.rank() == 0:
+        numbers.tofile(folder / "numbers")
+    plan = streaming(corro.size(), str(folder / "numbers"), str(folder / "squares"))
+    assert Plan.from_dict(plan.to_dict()) == plan
+    with corro.load_plan(plan) as loaded:
+
+        def square(firing: corro.Firing) -> None:
+            if firing.micro == 0:
+                wait_until_described(loaded, "service load, micro-batch 3: waits for a free slot")
+            source, target = (
+                numpy.frombuffer(slot, numpy.int64) for slot in (*firing.inputs, *firing.outputs)
+            )
+            numpy.square(source, out=target)
+
+        with pytest.raises(corro.InvalidArgumentError, match='lane "in" is not served'):
+            loaded.serve("in", {}, 1)
+        loaded.run(40, {"square": square} if corro.rank() == 0 else None)
+    corro.barrier()  # Each rank's part has run: the last one has written, too.
+    assert numpy.fromfile(folder / "squares", numpy.int64).tolist() == (numbers**2).tolist()
+
+
+def test_a_disk_that_fails_stops_the_plan_everywhere(tmp_path: Path) -> None:
+    nowhere = str(shared(tmp_path) / "nowhere" / "file")
+    functions = {"square": ignore} if corro.rank() == 0 else None
+    for plan, line in (
+        (streaming(corro.size(), "/dev/zero", nowhere), f"cannot open {nowhere} to write it: No"),
+        (streaming(corro.size(), nowhere, "/dev/null"), f"cannot open {nowhere} to read it: No"),
+        (streaming(corro.size(), "/dev/zero", "/dev/full"), "/dev/full at byte 0: No space left"),
+    ):
+        with corro.load_plan(plan) as loaded:
+            if corro.rank() not in (0, corro.size() - 1):
+                continue  # It has no part of it.
+            with pytest.raises(corro.CorroError) as raised:
+                loaded.run(10, functions)
+        said = str(raised.value)
+        assert line in said
+        assert "service load, " in said or "service save, " in said
+        assert said.count("\n") == 0
 
 
 def test_errors_say_what_and_where() -> None:
