@@ -479,9 +479,9 @@ typedef struct corro_plan_options {
 typedef struct corro_plan corro_plan;
 typedef struct corro_lane corro_lane;
 
-/* Loads a plan: every member loads the same ones in the same order. Collectives,
- * transfers between ranks and copies run by themselves; firings on other lanes of this rank are
- * pulled by threads of the caller. options may be NULL. Does not communicate, and nothing fires before corro_plan_run.
+/* Loads a plan: every member loads the same ones in the same order. Collectives, transfers between
+ * ranks and copies run by themselves; firings on other lanes of this rank are pulled by threads of
+ * the caller. options may be NULL. Does not communicate, and nothing fires before corro_plan_run.
  * INVALID_ARGUMENT for a plan that is not well formed, or for memory that is not that of its slots
  * on this rank; FAILED_PRECONDITION for one that would stand still, RESOURCE_EXHAUSTED for one
  * whose slots are too large.

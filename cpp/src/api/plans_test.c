@@ -1,6 +1,7 @@
 /* Two ranks run plans in plain C: they find out whether they have loaded the same one, before they
  * wait for each other in it, give slots memory of their own, and copy a file. Run by `corro run -np 2`. */
 #include <corro/corro.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +24,9 @@ static corro_plan* load(corro_group* group, uint32_t depth, uint32_t first) {
                                 .lane_count = 1,
                                 .services = &meet,
                                 .service_count = 1};
-  const corro_plan_options options = {.struct_size = sizeof options, .first = first};
+  /* Those of a caller that knows of no memory yet. */
+  const corro_plan_options options = {.struct_size = offsetof(corro_plan_options, memory),
+                                      .first = first};
   corro_plan* plan = NULL;
   return fails(corro_plan_load(group, &spec, &options, &plan, &error), "load") ? NULL : plan;
 }
