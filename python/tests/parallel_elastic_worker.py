@@ -88,7 +88,7 @@ def steps() -> None:
     @corro.elastic.run
     def train(state: Any) -> None:
         shape = trainer.plan.decisions.shape
-        say(plan=[shape.pipeline, shape.data, shape.zero], **where())
+        say(plan=[shape.pipeline, shape.data, shape.zero, shape.tensor], **where())
         while trainer.steps < STEPS:
             step = trainer.steps
             wait_at_gate(step)

@@ -104,19 +104,26 @@ def test_main_weights_that_are_lost_have_copies(elastic_parallel: Elastic) -> No
     check(ran, [3] * 4 + [2] * 4 + [1] * (STEPS - 8), 0, within=0.02)
 
 
-@pytest.mark.parametrize(
-    ("pins", "line"),
-    [
-        ({"tensor": 2}, "pins: tensor 2 does not go in an elastic job"),
-        ({"offload": "weights"}, "offload: does not go in an elastic job"),
-    ],
-)
-def test_an_elastic_job_refuses_what_cannot_move(
-    pins: dict[str, object], line: str, elastic_parallel: Elastic
-) -> None:
-    ran = elastic_parallel("steps", 2, {}, "--min-np", "1", PINS=json.dumps(pins))
+def test_divided_tensors_are_put_together_from_copies(elastic_parallel: Elastic) -> None:
+    """Three ranks divide nothing, nor does one."""
+    pins = {"tensor": 2, "pipeline": 1, "zero": 1}
+    kills = {3: (3, "forward"), 0: (6, "stepped"), 2: (9, "between")}
+    ran = elastic_parallel("steps", 4, kills, "--min-np", "1", PINS=json.dumps(pins))
+    sizes = ran.end(1)["seen"]
+    check(ran, [4] * 3 + [3] * 3 + sizes[6:7] + [2] * 3 + [1] * (STEPS - 10), 1)
+    assert [facts["plan"][3] for facts in ran.of(1, "plan")] == [2, 1, 2, 1]
+
+
+def test_divided_tensors_of_a_lost_rank_are_those_of_another(elastic_parallel: Elastic) -> None:
+    pins = {"tensor": 2, "data": 2, "zero": 0}
+    ran = elastic_parallel("steps", 4, {3: (3, "backward")}, "--min-np", "2", PINS=json.dumps(pins))
+    check(ran, [4] * 3 + [3] * (STEPS - 3), 0, 1, 2)
+
+
+def test_an_elastic_job_refuses_what_cannot_move(elastic_parallel: Elastic) -> None:
+    ran = elastic_parallel("steps", 2, {}, "--min-np", "1", PINS='{"offload": "weights"}')
     assert ran.job.code != 0
-    assert line in ran.job.output
+    assert "offload: does not go in an elastic job" in ran.job.output
 
 
 def test_parts_that_are_lost_with_their_copies_are_read_from_the_newest_checkpoint(

@@ -14,7 +14,6 @@ from corro._objects import allgather_object
 from corro.torch.parallel import Trainer
 from corro.torch.parallel.moving import Offer, boxes_of, move
 from corro.torch.parallel.planning import agreed_plan
-from corro.torch.parallel.tensor.choice import Choices
 
 pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
@@ -24,6 +23,13 @@ STEPS = 12
 def plans() -> list[dict[str, object]]:
     """Plans of this many ranks, of which each follows the one before."""
     ranks = corro.size()
+    of_pairs: list[dict[str, object]] = [
+        {"pipeline": 2, "data": ranks // 2, "zero": 1},
+        {"tensor": 2, "data": ranks // 2, "zero": 0},
+        {"tensor": ranks, "zero": 0, "sequence_parallel": False},
+        {"tensor": 2, "pipeline": ranks // 2, "zero": 0},
+        {"tensor": 2, "data": ranks // 2, "zero": 2},
+    ]
     return [
         {"pipeline": ranks, "zero": 0},
         {"data": ranks, "zero": 0},
@@ -31,19 +37,20 @@ def plans() -> list[dict[str, object]]:
         {"pipeline": ranks, "zero": 0, "micro_batch": 1},
         {"data": ranks, "zero": 3, "micro_batch": 1},
         {"data": ranks, "zero": 1},
-    ] + [{"pipeline": 2, "data": ranks // 2, "zero": 1}] * (ranks % 2 == 0)
+        *(of_pairs if ranks % 2 == 0 else ()),
+    ]
 
 
 def follow(trainer: Trainer, pins: dict[str, object]) -> None:
     group = corro.world()
-    strategies, nothing = ("data", "pipeline", "sharding"), Choices({})
-    planned, _ = agreed_plan(
+    strategies = ("data", "pipeline", "sharding", "tensor", "sequence")
+    planned, choices = agreed_plan(
         *(trainer._recording, group, machines(), "time", pins, None, strategies),
-        lambda _: nothing,
+        trainer._planning._choices,
     )
     offer = Offer(boxes_of(trainer))
     assert not offer.lack(trainer)
-    move(trainer, planned, group, offer.read())
+    move(trainer, planned, choices, group, offer.read())
 
 
 def train(model: nn.Module, make_optimizer: Any, pins: list[dict[str, object]]) -> Any:
@@ -52,9 +59,11 @@ def train(model: nn.Module, make_optimizer: Any, pins: list[dict[str, object]]) 
         model, optimizer, next_token, batches()[0], machines(), pins=pins[0]
     ) as trainer:
         for number, batch in enumerate(batches(STEPS)):
-            if number and number % 2 == 0:
-                follow(trainer, pins[number // 2 % len(pins)])
-                assert trainer.plan.decisions.shape.data in (1, corro.size(), corro.size() // 2)
+            if number:
+                follow(trainer, pins[number % len(pins)])
+                shape = trainer.plan.decisions.shape
+                assert shape.data in (1, corro.size(), corro.size() // 2)
+                assert bool(trainer._parts.names) == (shape.tensor > 1)
             losses.append(trainer.step(batch))
     return losses
 
@@ -86,13 +95,13 @@ def test_main_weights_move_with_all_their_bits() -> None:
             mains |= each
         return mains
 
-    model = gpt().to(torch.bfloat16)
+    model, whole = gpt().to(torch.bfloat16), [each for each in plans() if "tensor" not in each]
     trainer = corro.parallelize(
         *(model, adam(model), next_token, batches()[0], machines()),
-        pins=plans()[-1],
+        pins=whole[-1],
         main_weights=True,
     )
-    for pins, batch in zip(plans(), batches(STEPS), strict=False):
+    for pins, batch in zip(whole, batches(STEPS), strict=False):
         trainer.step(batch)
         before = mains_of_all(trainer)
         follow(trainer, pins)

@@ -4,7 +4,8 @@ Every LOOK steps the ranks tell each other what theirs have taken. If a step is 
 by more than LIMIT, the machines are not what the planner took them for: their speeds are corrected
 by what was measured, and another plan is made. If it promises to be faster than steps are now, by
 GAIN, training moves to it. Else the plan stays, and what was measured is what it promises. A plan
-that divides tensors, or offloads, stays without a look at others (moving.py).
+that divides tensors, or offloads, stays without a look at others: the planner does not count all
+that they take.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from corro.torch.parallel.links import Link
 from corro.torch.parallel.replanning import Tried, decided, seconds_of_rank
 from corro.torch.parallel.report import Line, seconds_of
 from corro.torch.parallel.resources import NOISE, cluster_of
+from corro.torch.parallel.tensor.choice import Choices
 
 if TYPE_CHECKING:
     from corro.torch.parallel.trainer import Trainer
@@ -74,7 +76,7 @@ def plan_again(trainer: Trainer, ranks: Sequence[Times]) -> None:
     if choice.step < (1 - GAIN) * step:
         said += f"another plan takes {_ms(choice.step)}: {_shape(before)} -> {_shape(choice)}"
         offer = moving.Offer(moving.boxes_of(trainer))
-        moving.move(trainer, choice, group, offer.read())
+        moving.move(trainer, choice, Choices({}), group, offer.read())
         planning.accepted = 0.0
     else:
         said += f"the plan stays, since no other one takes less than {1 - GAIN:.0%} of that"

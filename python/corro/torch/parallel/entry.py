@@ -22,6 +22,7 @@ from corro.torch.parallel.planning import STRATEGIES, Recording, agreed_recordin
 from corro.torch.parallel.replanning import Planning, Wishes
 from corro.torch.parallel.scaling import Scaling, refusal_of
 from corro.torch.parallel.sharded_optimizer import goes_by_elements
+from corro.torch.parallel.shards import Form
 from corro.torch.parallel.stage import Loss
 from corro.torch.parallel.tensor.choice import Choices, choices_of
 from corro.torch.parallel.trainer import Trainer, device_of
@@ -88,7 +89,6 @@ def parallelize(
     refusal = _refusal(model, optimizer, loss, batch) or refusal_of(max_norm, loss_scale)
     refusal = refusal or _refusal_of_mains(model, main_weights, pins or {})
     is_elastic = group is None or _context.membership() is not None
-    refusal = refusal or _refusal_of_tensor(is_elastic, pins or {})
     refusal = refusal or _refusal_of_offload(model, offload, is_elastic, pins or {})
     raise_first(refusal, group)
     recording = agreed_recording(model, loss, batch, group)
@@ -96,15 +96,18 @@ def parallelize(
     if not goes_by_elements(optimizer):
         raise_first(_refusal_to_shard(optimizer, pins), group)
         excluded = {"sharding", "tensor", "offload"}
-    if main_weights or is_elastic:
+    if main_weights:
         excluded.add("tensor")
     if is_elastic or device_of(model).type != "cpu":
         excluded.add("offload")
     allowed = tuple(each for each in strategies if each not in excluded)
 
+    divisible = _divisible(model, optimizer)
+
     def choices(planned: Planned) -> Choices:
-        names = _of_one_stage(model, optimizer, recording, planned)
-        return choices_of(model, loss, batch, names, planned.decisions.shape)
+        names = _of_one_stage(divisible, recording, planned)
+        with trainer._running():
+            return choices_of(model, loss, batch, names, planned.decisions.shape)
 
     folder = None if offload is None else os.fspath(offload)
     own_pins = dict(pins or {})
@@ -177,15 +180,6 @@ def _refusal_of_mains(
     return None
 
 
-def _refusal_of_tensor(is_elastic: bool, pins: Mapping[str, object]) -> str | None:
-    if is_elastic and pins.get("tensor", 1) != 1:
-        return (
-            f"parallelize: pins: tensor {pins['tensor']} does not go in an elastic job: a training"
-            " whose tensors are divided cannot move to another plan"
-        )
-    return None
-
-
 def _refusal_of_offload(
     model: nn.Module, folder: object, is_elastic: bool, pins: Mapping[str, object]
 ) -> str | None:
@@ -222,18 +216,21 @@ def _refusal_to_shard(
     return None
 
 
-def _of_one_stage(
-    model: nn.Module, optimizer: torch.optim.Optimizer, recording: Recording, planned: Planned
-) -> list[str]:
-    """Returns the parameters that are trained, and that one stage of a plan alone uses."""
-    stages: Counter[str] = Counter()
-    for stage in planned.decisions.stages:
-        layers = recording.layers[stage.first_layer : stage.end_layer]
-        stages.update({name for layer in layers for name in layer.parameters})
+def _divisible(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """Returns the parameters that are trained, and lie as boxes of them can be told (boxes.py)."""
     stepped = {id(each) for one in optimizer.param_groups for each in one["params"]}
     return [
         name
         for name, each in model.named_parameters()
-        if stages[name] == 1 and id(each) in stepped and each.requires_grad
-        if each.layout == torch.strided
+        if id(each) in stepped and each.requires_grad and each.layout == torch.strided
+        if Form.of(each).dims == tuple(each.shape)
     ]
+
+
+def _of_one_stage(names: Iterable[str], recording: Recording, planned: Planned) -> list[str]:
+    """Returns those that one stage of a plan alone uses."""
+    stages: Counter[str] = Counter()
+    for stage in planned.decisions.stages:
+        layers = recording.layers[stage.first_layer : stage.end_layer]
+        stages.update({name for layer in layers for name in layer.parameters})
+    return [name for name in names if stages[name] == 1]

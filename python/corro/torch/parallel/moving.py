@@ -1,9 +1,9 @@
 """A training moves to another plan, in the same world or in another one.
 
-What a rank has of the training are boxes of named, flat arrays:
+What a rank has of the training are boxes of named arrays:
 
-    parameter/NAME      its elements in the order of memory, whole or a part; of a main weight,
-                        where there is one (main_weights.py): the parameter is that, rounded
+    parameter/NAME      its elements, whole or a part (boxes.py); of a main weight, where there
+                        is one (main_weights.py): the parameter is that, rounded
     state/KEY/NAME      what the optimizer has for each element of that parameter
     rest/NAME           what else the optimizer has of it, as a pickle
     buffer/NAME         of the stage that runs its module
@@ -12,8 +12,6 @@ What a rank has of the training are boxes of named, flat arrays:
     Offer()        all ranks tell each other what they have: is anything missing?
     move()         each rank gets what it needs under the next plan, in new memory
                    all have it: it becomes the trainer's, and nothing communicates any more
-
-No plan of these divides tensors (tensor/): that a training does not move from, nor to.
 
 So whatever fails before leaves a rank's training as it was; and one that has moved when another
 has not still has the same training, in other boxes.
@@ -25,6 +23,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -36,10 +35,13 @@ from corro._objects import allgather_object
 from corro.elastic._state import listed
 from corro.torch.checkpoint import DTYPES_BY_NUMBER, Wanted
 from corro.torch.copies import Live, Place, Read
+from corro.torch.parallel.boxes import Run, covered
+from corro.torch.parallel.seats import Seats
 from corro.torch.parallel.sharded_optimizer import is_like
 from corro.torch.parallel.shards import part_of
 from corro.torch.parallel.stand_ins import stand_in
 from corro.torch.parallel.tensor.choice import Choices
+from corro.torch.parallel.tensor.division import Axis
 from corro.torch.verbs import DTYPES
 
 if TYPE_CHECKING:
@@ -75,55 +77,63 @@ class _Value(NamedTuple):
 def boxes_of(trainer: Trainer, *, once: bool = False) -> Iterator[Piece]:
     """Yields what this rank has; if `once`, each element on one of the ranks that have it."""
     cut = {name: one for one in trainer._sharding.shards for name in one.names}
+    parts = dict(zip(trainer._parts.names, trainer._parts.parts, strict=True))
     for number, (name, parameter) in enumerate(trainer.model.named_parameters()):
-        form = trainer._forms[name]
+        form, division = trainer._forms[name], trainer._parts.divisions.get(name)
+        # Of ranks that have the same.
+        speaks = not once or trainer._seats.speaks_on_axis(number)
         if (shard := cut.get(name)) is not None:
             at = shard.names.index(name)
-            part = shard.parts[at]
-            box = _Box(name, form.elements, shard.part(at), _same)
-            yield from _boxes_of(trainer, box, part, with_rest=not once or shard.takes_care)
-        elif not trainer._is_released(name) and (not once or trainer._speaks_for(name, number)):
-            whole = form.elements
-            box = _Box(name, whole, range(whole), form.flat)
+            own = _Own(name, Run(form.dims, shard.part(at), division), _same)
+            if speaks or division is not None:
+                takes_care = speaks and (not once or shard.takes_care)
+                yield from _boxes_of(trainer, own, shard.parts[at], with_rest=takes_care)
+        elif trainer._is_released(name) or (once and not trainer._speaks_for(name, number)):
+            continue
+        elif division is not None:
+            part = parts[name]
+            own = _Own(name, Run(form.dims, range(part.numel()), division), _flat)
+            yield from _boxes_of(trainer, own, part, with_rest=speaks)
+        elif speaks:
+            own = _Own(name, Run(form.dims, range(form.elements)), form.flat)
             stepped = trainer._mains.mains.get(name, parameter)
-            yield from _boxes_of(trainer, box, stepped, with_rest=True)
+            yield from _boxes_of(trainer, own, stepped, with_rest=True)
+    is_first = trainer._seats.data == trainer._seats.tensor == 0
     for name, buffer in trainer.model.named_buffers():
-        stage = trainer._stage_of_buffer(name)
-        if stage == trainer._stage_number and (not once or trainer._seats.data == 0):
-            yield from _whole(f"{_BUFFER}/{name}", buffer.detach().reshape(-1))
+        if trainer._stage_of_buffer(name) == trainer._stage_number and (not once or is_first):
+            yield from _whole(f"{_BUFFER}/{name}", _flat(buffer))
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
+class _Own:
+    """What a rank has of a parameter."""
+
     name: str
-    whole: int
-    own: range
+    run: Run
     flat: Callable[[Tensor], Tensor]
 
-    def piece(self, kind: str, tensor: Tensor) -> Iterator[Piece]:
-        if len(self.own):
-            begin, length, flat = [self.own.start], [len(self.own)], self.flat(tensor)
-            yield Piece(
-                f"{kind}/{self.name}", DTYPES[flat.dtype], [self.whole], begin, length, flat
-            )
+    def pieces(self, kind: str, tensor: Tensor) -> Iterator[Piece]:
+        name, dtype = f"{kind}/{self.name}", DTYPES[tensor.dtype]
+        for offsets, box in self.run.boxes(self.flat(tensor)):
+            yield Piece(name, dtype, self.run.whole, offsets, list(box.shape), box)
 
 
-def _boxes_of(trainer: Trainer, box: _Box, stepped: Tensor, *, with_rest: bool) -> Iterator[Piece]:
+def _boxes_of(trainer: Trainer, own: _Own, stepped: Tensor, *, with_rest: bool) -> Iterator[Piece]:
     """Yields what there is of a parameter or of a part of one, which the optimizer steps."""
-    yield from box.piece(_PARAMETER, stepped)
+    yield from own.pieces(_PARAMETER, stepped)
     state: Mapping[Any, Any] = trainer.optimizer.state.get(stepped, {})
     rest: dict[Any, _Value | None] = {}
     for key, value in state.items():
         if is_like(key, value, stepped):
             rest[key] = None
-            yield from box.piece(f"{_STATE}/{key}", value)
+            yield from own.pieces(f"{_STATE}/{key}", value)
         elif isinstance(value, Tensor):
             rest[key] = _Value(value.cpu(), not value.is_cpu)
         else:
             rest[key] = _Value(value, False)
     if rest and with_rest:
         data = bytearray(pickle.dumps(rest))
-        yield from _whole(f"{_REST}/{box.name}", torch.frombuffer(data, dtype=torch.uint8))
+        yield from _whole(f"{_REST}/{own.name}", torch.frombuffer(data, dtype=torch.uint8))
 
 
 def _whole(name: str, flat: Tensor) -> Iterator[Piece]:
@@ -135,9 +145,14 @@ def _same(tensor: Tensor) -> Tensor:
     return tensor.detach()
 
 
+def _flat(tensor: Tensor) -> Tensor:
+    return tensor.detach().reshape(-1)
+
+
 # --- What ranks have together ---------------------------------------------------------------------
 
-_Row = tuple[str, int, int, int, int]  # Name, dtype, elements, first one, number.
+_Dims = tuple[int, ...]
+_Row = tuple[str, int, _Dims, _Dims, _Dims]  # Name, dtype, the whole's shape, a box of it.
 
 
 class Offer:
@@ -146,20 +161,23 @@ class Offer:
     def __init__(self, pieces: Iterable[Piece]) -> None:
         """`pieces`: this rank's; none if it has nothing. All are of the same moment. Blocks."""
         self._pieces = list(pieces)
-        rows = [(one.name, one.dtype, *one.whole, *one.offsets, *one.shape) for one in self._pieces]
+        rows = [
+            (one.name, one.dtype, tuple(one.whole), tuple(one.offsets), tuple(one.shape))
+            for one in self._pieces
+        ]
         self._table: list[list[_Row]] = allgather_object(rows)
 
     def lack(self, trainer: Trainer) -> str:
         """Returns what is missing of the training, for people; "" if nothing is."""
-        runs: dict[str, set[tuple[int, int]]] = defaultdict(set)
+        boxes: dict[str, set[tuple[_Dims, _Dims]]] = defaultdict(set)
         wholes: dict[str, int] = {}
-        for name, _, whole, begin, length in (row for rows in self._table for row in rows):
-            runs[name].add((begin, begin + length))
-            wholes[name] = whole
+        for name, _, whole, offsets, shape in (row for rows in self._table for row in rows):
+            boxes[name].add((offsets, shape))
+            wholes[name] = prod(whole)
         needed = {f"{_PARAMETER}/{name}" for name, form in trainer._forms.items() if form.elements}
         buffers = trainer.model.named_buffers()
         needed |= {f"{_BUFFER}/{name}" for name, buffer in buffers if buffer.numel()}
-        parts = [name for name, whole in wholes.items() if _covered(runs[name]) < whole]
+        parts = [name for name, whole in wholes.items() if covered(boxes[name]) < whole]
         return listed(sorted(needed - wholes.keys()) + parts)
 
     def read(self, alike: Any = None) -> Read:
@@ -169,21 +187,13 @@ class Offer:
             for at, row in enumerate(rows):
                 holders[row].append((rank, at))
         places: list[list[Place]] = [[] for _ in self._table]
-        for number, ((name, dtype, whole, begin, length), having) in enumerate(holders.items()):
+        for number, (row, having) in enumerate(holders.items()):
             # Those of a buffer may differ: each has seen samples of its own.
-            rank, at = having[0 if name.startswith(_BUFFER) else number % len(having)]
-            places[rank].append(Place(name, dtype, (whole,), (begin,), (length,), at))
+            rank, at = having[0 if row[0].startswith(_BUFFER) else number % len(having)]
+            places[rank].append(Place(*row, at))
         live = Live([one.source for one in self._pieces])
         told = [[(rank, theirs)] for rank, theirs in enumerate(places)]
         return Read({_context.rank(): live}, told, ("", alike))
-
-
-def _covered(runs: Iterable[tuple[int, int]]) -> int:
-    covered = end = 0
-    for first, last in sorted(runs):
-        covered += max(0, last - max(first, end))
-        end = max(end, last)
-    return covered
 
 
 # --- What a rank gets -----------------------------------------------------------------------------
@@ -197,66 +207,78 @@ class _Received:
     buffers: dict[str, Tensor] = field(default_factory=dict)
 
 
-def move(trainer: Trainer, planned: Planned, group: Group, read: Read) -> None:
+def move(trainer: Trainer, planned: Planned, choices: Choices, group: Group, read: Read) -> None:
     """Moves to this plan of the group, with what the ranks have together. Blocks.
 
     If it fails, the trainer has the training as before.
     """
     loaded = trainer._load(planned, group)
-    stage, data = divmod(loaded.group.rank(), planned.decisions.shape.data)
-    received = _receive(trainer, planned, stage, data, read)
+    seats = Seats(planned.decisions.shape, loaded.group.ranks, loaded.group.rank())
+    received = _receive(trainer, planned, choices, seats, read)
     _context.barrier(group)
     _let_go(trainer)
     _adopt(trainer, received)
-    trainer._follow(planned, group, loaded, Choices({}))
+    trainer._follow(planned, group, loaded, choices)
     trainer._adopt_main_weights(received.parameters)
     _adopt_state(trainer, received)
     trainer._whole = False
     trainer._sharding.drop()
+    trainer._parts.drop()
 
 
-def empty(trainer: Trainer, planned: Planned, group: Group) -> None:
+def empty(trainer: Trainer, planned: Planned, choices: Choices, group: Group) -> None:
     """Goes over to this plan, with memory for the whole model, which is yet to be loaded."""
     loaded = trainer._load(planned, group)
     _context.barrier(group)
     _let_go(trainer)
     _adopt(trainer, _Received({name: form.empty() for name, form in trainer._forms.items()}))
-    trainer._follow(planned, group, loaded, Choices({}))
+    trainer._follow(planned, group, loaded, choices)
     trainer._whole = True
 
 
-def _receive(trainer: Trainer, planned: Planned, stage: int, data: int, read: Read) -> _Received:
-    users = trainer._users_of_parameters(planned)
-    cut = set(trainer._cut_under(planned, stage, trainer._forms))
+def _receive(
+    trainer: Trainer, planned: Planned, choices: Choices, seats: Seats, read: Read
+) -> _Received:
+    """Gets parameters as a whole, of which the plan's part is taken then, and parts of state."""
+    users, stage = trainer._users_of_parameters(planned), seats.stage
+    axis = Axis(seats.tensor, seats.shape.tensor, None)
+    wholes = trainer._forms
+    divisions = {
+        name: choice.of(wholes[name].shape, axis)
+        for name, choice in choices.parameters.items()
+        if users.get(name) == (stage,)
+    }
+    forms = wholes | {name: wholes[name].part(of.dim, of.own) for name, of in divisions.items()}
+    cut = set(trainer._cut_under(planned, stage, forms))
     received, wanted = _Received(), []
     buffers = dict(trainer.model.named_buffers())
-    ranks = planned.decisions.shape.data
-    for number, (name, dtype_number, (whole,)) in enumerate(read.tensors):
+    for number, (name, dtype_number, shape) in enumerate(read.tensors):
         kind, _, of = name.partition("/")
-        dtype, run = DTYPES_BY_NUMBER[dtype_number], range(whole)
-        if kind == _BUFFER:
-            flat = torch.empty(whole, dtype=dtype, device=buffers[of].device)
-            received.buffers[of] = flat
-            wanted.append(Wanted(number, [0], [whole], flat))
-            continue
         key, _, of = of.partition("/") if kind == _STATE else ("", "", of)
-        if of in users and stage not in users[of]:
+        dtype = DTYPES_BY_NUMBER[dtype_number]
+        run = Run(tuple(shape), range(prod(shape)))
+        if kind == _BUFFER:
+            flat = torch.empty(shape, dtype=dtype, device=buffers[of].device)
+            received.buffers[of] = flat
+        elif of in users and stage not in users[of]:
             continue
-        form = trainer._forms[of]
-        if kind == _REST:
-            flat = received.rests[of] = torch.empty(whole, dtype=dtype)
-        elif kind == _STATE and of in cut:
-            run = part_of(whole, ranks, data)
-            flat = torch.empty(len(run), dtype=dtype, device=form.device)
-            received.states.setdefault(of, {})[key] = flat
+        elif kind == _REST:
+            flat = received.rests[of] = torch.empty(shape, dtype=dtype)
+        elif kind == _PARAMETER:
+            made = received.parameters[of] = wholes[of].empty(dtype)
+            flat = wholes[of].flat(made)
         else:
-            made = form.empty(dtype)
-            flat = form.flat(made)
-            if kind == _STATE:
-                received.states.setdefault(of, {})[key] = made
+            form, own = forms[of], range(forms[of].elements)
+            if of in cut:
+                own = part_of(form.elements, seats.shape.data, seats.data)
+                made = flat = torch.empty(len(own), dtype=dtype, device=form.device)
             else:
-                received.parameters[of] = made
-        wanted.append(Wanted(number, [run.start], [len(run)], flat))
+                made = form.empty(dtype)
+                flat = form.flat(made)
+            run = Run(run.whole, own, divisions.get(of))
+            received.states.setdefault(of, {})[key] = made
+        for offsets, box in run.boxes(flat):
+            wanted.append(Wanted(number, offsets, list(box.shape), box))
     read.fill(wanted)
     return received
 
@@ -285,6 +307,7 @@ def _adopt(trainer: Trainer, received: _Received) -> None:
 
 def _adopt_state(trainer: Trainer, received: _Received) -> None:
     stepped = dict(trainer.model.named_parameters()) | trainer._mains.mains
+    stepped.update(zip(trainer._parts.names, trainer._parts.parts, strict=True))
     for shard in trainer._sharding.shards:
         stepped.update(shard.named_parts)
     for name, data in received.rests.items():

@@ -149,7 +149,7 @@ class Planning:
             f"puts {needed / 1e9:.2f} GB there"
         )
 
-    def again(self, recording: Recording, group: Group) -> Planned:
+    def again(self, recording: Recording, group: Group) -> tuple[Planned, Choices]:
         """Plans for another number of ranks than the wishes were for, perhaps. Blocks.
 
         A cluster of another number of devices is measured, and pins that ranks do not allow are let
@@ -162,7 +162,7 @@ class Planning:
         self.accepted, self.tried, self._slower = 0.0, {}, 1.0
         for self._pins in turns:
             try:
-                return self._plan(recording, group, resources, self._pins)
+                return self._agreed(recording, group, resources, self._pins, self.wishes.strategies)
             except (InvalidArgumentError, ResourceExhaustedError):
                 if self._pins is turns[-1]:
                     raise
@@ -171,7 +171,7 @@ class Planning:
     def _plan(
         self, recording: Recording, group: Group, resources: object, pins: Mapping[str, object]
     ) -> Planned:
-        """Returns a plan that a training can move to: it divides no tensors, nor offloads."""
+        """Returns a plan that takes what is predicted: it neither divides tensors nor offloads."""
         strategies = tuple(
             each for each in self.wishes.strategies if each not in ("tensor", "offload")
         )

@@ -31,6 +31,10 @@ class Seats:
         """Which part of the stage's tensors is this rank's."""
         return self.own % self.shape.tensor
 
+    def speaks_on_axis(self, number: int) -> bool:
+        """Whether it is this one of the axis that speaks for what all have, by its number."""
+        return number % self.shape.tensor == self.tensor
+
     @property
     def axis(self) -> list[int]:
         """Ranks of the same stage and samples."""

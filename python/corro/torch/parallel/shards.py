@@ -12,8 +12,9 @@ section 5, where it is the state that is cut (ZeRO 1), gradients, too (2), and p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
+from math import prod
 from typing import Any
 
 import torch
@@ -283,6 +284,19 @@ class Form:
     @property
     def elements(self) -> int:
         return self.shape.numel()
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """As boxes of it have them: its own if it is row-major in memory, else a flat one."""
+        strides = [prod(self.shape[dim + 1 :]) for dim in range(len(self.shape))]
+        is_row_major = self.shape and list(self.strides) == strides
+        return tuple(self.shape) if is_row_major else (self.elements,)
+
+    def part(self, dim: int, length: int) -> Form:
+        """Returns the form of a part of a row-major one."""
+        shape = torch.Size([*self.shape[:dim], length, *self.shape[dim + 1 :]])
+        strides = tuple(prod(shape[each + 1 :]) for each in range(len(shape)))
+        return replace(self, shape=shape, strides=strides)
 
     def can_be_cut(self, ranks: int) -> bool:
         """Returns whether each rank can keep a part: it is dense, and not tiny."""

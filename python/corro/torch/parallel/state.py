@@ -247,17 +247,17 @@ class TrainerState(TorchState):
         offer = Offer(boxes_of(trainer) if has_newest else ())
         group = ordered_world()
         check_same_lines(group, "sync", trainer._recording.lines)
-        planned = trainer._planning.again(trainer._recording, group)
+        planned, choices = trainer._planning.again(trainer._recording, group)
         if most >= 0 and not (lack := offer.lack(trainer)):
             mine = self._alike() if _context.rank() == root else None
             read = offer.read(broadcast_object(mine, root))
         else:
             found = Found(self._copies)
             if found.generation is None:
-                empty(trainer, planned, group)
+                empty(trainer, planned, choices, group)
                 return self._fall_back(found.lack if not found.is_empty else f"{lack} is lost")
             read = found.read()
-        move(trainer, planned, group, read)
+        move(trainer, planned, choices, group, read)
         self._adopt_alike(read)
 
     def _complete(self, most: int, root: int) -> None:

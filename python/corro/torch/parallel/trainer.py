@@ -108,7 +108,7 @@ class Trainer:
         self._count = 0  # Of those, what is computed: 0 if the batch is not as it has to be.
         self._loss = 0.0
         self._whole = True
-        self._steps_now = False
+        self._runs_now = False
         self._guards = [
             model.register_forward_pre_hook(self._refuse_parts),
             model.register_state_dict_pre_hook(self._refuse_parts),  # type: ignore[no-untyped-call]
@@ -290,11 +290,11 @@ class Trainer:
                 )
             self._count = self._given
         self._release()
-        self._steps_now = True
         try:
-            return self._step(batch)
+            with self._running():
+                return self._step(batch)
         finally:
-            self._steps_now, self._batch = False, None
+            self._batch = None
 
     def _step(self, batch: Any) -> float:
         self._measured.begin()
@@ -451,9 +451,18 @@ class Trainer:
         with suppress(CorroError):  # Ranks have come or gone, and the engine with them.
             self._loaded.unload()
 
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """Inside, the model runs for the trainer, which knows that parameters are missing."""
+        self._runs_now = True
+        try:
+            yield
+        finally:
+            self._runs_now = False
+
     def _refuse_parts(self, *_: Any) -> None:
         """Is called before the model runs or is saved, with parameters missing perhaps."""
-        if not self._whole and not self._steps_now and self._misses_some:
+        if not self._whole and not self._runs_now and self._misses_some:
             raise FailedPreconditionError(
                 "this rank has its own part of the parameters alone: call trainer.gather(), on all"
                 " ranks, before the model is used or saved"

@@ -38,6 +38,10 @@ class Choice:
     dim: int
     blocks: int = 1
 
+    def of(self, shape: Sequence[int], axis: Axis) -> Division:
+        """Returns how a parameter of this shape is divided over an axis."""
+        return Division(axis, self.dim, shape[self.dim], self.blocks)
+
 
 @dataclass(frozen=True, slots=True)
 class Choices:
@@ -216,7 +220,7 @@ class _Trial(Axis):
         """Returns the parameter, divided if that is possible."""
         name = self._names[id(parameter)]
         if choice is not None:
-            division = Division(self, choice.dim, parameter.shape[choice.dim], choice.blocks)
+            division = choice.of(parameter.shape, self)
             if division.is_possible and self.choices.setdefault(name, choice) == choice:
                 return Split.of_parameter(division.part(parameter), division, frozenset([name]))
         self.give_up(frozenset([name]))

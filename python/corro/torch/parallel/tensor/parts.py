@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from corro.torch.parallel.stand_ins import stand_in
 from corro.torch.parallel.tensor.choice import Choice
-from corro.torch.parallel.tensor.division import Axis, Division
+from corro.torch.parallel.tensor.division import Axis
 from corro.torch.parallel.tensor.split import Split, autograd_functions_get_wholes
 
 
@@ -26,10 +26,10 @@ class Parts:
         self._model, self._axis = model, axis
         self.names = tuple(choices)
         self.parameters = tuple(named[name] for name in choices)
-        self._divisions = [
-            Division(axis, choice.dim, named[name].shape[choice.dim], choice.blocks)
-            for name, choice in choices.items()
-        ]
+        self.divisions = {
+            name: choice.of(named[name].shape, axis) for name, choice in choices.items()
+        }
+        self._divisions = tuple(self.divisions.values())
         self.parts = tuple(
             nn.Parameter(self.cut(number, each.detach()), each.requires_grad)
             for number, each in enumerate(self.parameters)
