@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from recorded_models import GPT
 from torch import Tensor, nn
 
 import corro
+from corro.torch.parallel import Trainer
 from corro.torch.parallel.borders import layers_of
 from corro.torch.parallel.randomness import Randomness
 from corro.torch.parallel.stage import Stage
@@ -73,3 +75,17 @@ def alone(
         optimizer.zero_grad()
         losses.append(result.item())
     return losses, model
+
+
+def check(make: Any, loss: Any, steps: list[Any], pins: dict[str, Any]) -> Trainer:
+    """Trains, and compares losses and parameters with those of one process."""
+    expected, trained = alone(make(), loss, steps)
+    model = make()
+    with corro.parallelize(model, adam(model), loss, steps[0], machines(), pins=pins) as trainer:
+        losses = [trainer.step(batch) for batch in steps]
+    assert losses == pytest.approx(expected, abs=1e-5), pins
+    assert trainer.plan.decisions.shape.tensor == pins["tensor"]
+    for (name, own), wanted in zip(model.named_parameters(), trained.parameters(), strict=True):
+        if not name.endswith("qkv.bias"):  # Its gradients for keys are 0, but for rounding.
+            torch.testing.assert_close(own, wanted, atol=1e-4, rtol=1e-3)
+    return trainer

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from parallel_training import SAMPLES, SEED, adam, alone, batches, gpt, machines, next_token
+from parallel_training import SAMPLES, SEED, adam, alone, batches, check, gpt, machines, next_token
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import corro
 from corro._context import world
-from corro.torch.parallel import Trainer
 from corro.torch.parallel.tensor import Axis, Division
 from corro.torch.parallel.tensor.division import (
     enter,
@@ -92,20 +91,6 @@ def plans() -> list[dict[str, Any]]:
         for zero in ((0, 2, 3) if tensor < corro.size() else [0])
         for recompute in (("none", "full") if zero == 0 else ("none",))
     ]
-
-
-def check(make: Any, loss: Any, steps: list[Any], pins: dict[str, Any]) -> Trainer:
-    """Trains, and compares losses and parameters with those of one process."""
-    expected, trained = alone(make(), loss, steps)
-    model = make()
-    with corro.parallelize(model, adam(model), loss, steps[0], machines(), pins=pins) as trainer:
-        losses = [trainer.step(batch) for batch in steps]
-    assert losses == pytest.approx(expected, abs=1e-5), pins
-    assert trainer.plan.decisions.shape.tensor == pins["tensor"]
-    for (name, own), wanted in zip(model.named_parameters(), trained.parameters(), strict=True):
-        if not name.endswith("qkv.bias"):  # Its gradients for keys are 0, but for rounding.
-            torch.testing.assert_close(own, wanted, atol=1e-4, rtol=1e-3)
-    return trainer
 
 
 def test_every_plan_trains_as_one_process() -> None:

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from corro.errors import InvalidArgumentError
 from corro.planned import Shape
 from corro.torch.parallel.tensor.division import Axis, Division
+from corro.torch.parallel.tensor.experts import banks_of, tried
 from corro.torch.parallel.tensor.split import QUESTIONS, Split, autograd_functions_get_wholes
 from corro.torch.recorder.fakes import Fakes, faked, log_silenced, random_state_kept
 from corro.torch.recorder.run import one_line
@@ -152,7 +153,8 @@ class _Trial(Axis):
             }
             try:
                 watched = autograd_functions_get_wholes(self.give_up_on)
-                with mode, Tracer(model), _Calls(self), watched:
+                banks = self._divide_banks(model)
+                with mode, Tracer(model), _Calls(self), watched, tried(self, banks):
                     loss(model, given)
             except Exception as error:
                 raise InvalidArgumentError(
@@ -208,6 +210,20 @@ class _Trial(Axis):
         if choice and choice.dim == columns and bias is not None and id(bias) in self._names:
             replaced[id(bias)] = self._split(bias, Choice(0, choice.blocks))
         return tree_map(lambda each: replaced.get(id(each), each), (tuple(args), dict(keywords)))
+
+    def _divide_banks(self, model: nn.Module) -> list[nn.Module]:
+        """Returns the banks of experts that are divided."""
+        named = dict(model.named_parameters())
+        banks = []
+        for module, names in banks_of(model):
+            along = Choice(0)
+            if all(
+                name in self._blocks and along.of(named[name].shape, self).is_possible
+                for name in names
+            ):
+                self.choices.update(dict.fromkeys(names, along))
+                banks.append(module)
+        return banks
 
     def _choice(self, x: Tensor, weight: Any, columns: int) -> Choice | None:
         if weight.dim() != 2:

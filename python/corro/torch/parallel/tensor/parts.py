@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from corro.torch.parallel.stand_ins import stand_in
 from corro.torch.parallel.tensor.choice import Choice
 from corro.torch.parallel.tensor.division import Axis
+from corro.torch.parallel.tensor.experts import banks_of, divided
 from corro.torch.parallel.tensor.split import Split, autograd_functions_get_wholes
 
 
@@ -36,6 +37,9 @@ class Parts:
         )
         self.is_whole = True
         self._ids = {id(each) for each in self.parts}
+        banks = [each for each in banks_of(model) if each.names[0] in choices]
+        self._banks = {each.module: self.divisions[each.names[0]] for each in banks}
+        self._of_banks = {name for each in banks for name in each.names}
 
     def share(self, parameter: Tensor) -> float:
         """Returns by what this rank's squares of a gradient count in the sum over all ranks."""
@@ -43,23 +47,24 @@ class Parts:
 
     @contextmanager
     def instead(self) -> Iterator[None]:
-        """Inside, modules have splits instead of the parameters."""
-        splits = {
-            id(parameter): Split.of_parameter(part, division)
-            for parameter, part, division in zip(
-                self.parameters, self.parts, self._divisions, strict=True
+        """Inside, modules have splits instead of the parameters, and banks of experts parts."""
+        instead = {
+            id(parameter): part if name in self._of_banks else Split.of_parameter(part, division)
+            for (name, division), parameter, part in zip(
+                self.divisions.items(), self.parameters, self.parts, strict=True
             )
         }
         changed = [
             (module._parameters, name, parameter)
             for module in self._model.modules()
             for name, parameter in module._parameters.items()
-            if id(parameter) in splits
+            if id(parameter) in instead
         ]
         try:
             for parameters, name, own in changed:
-                parameters[name] = splits[id(own)]  # type: ignore[assignment]
-            with autograd_functions_get_wholes() if self._axis.size > 1 else nullcontext():
+                parameters[name] = instead[id(own)]  # type: ignore[assignment]
+            wholes = autograd_functions_get_wholes() if self._axis.size > 1 else nullcontext()
+            with wholes, divided(self._banks):
                 yield
         finally:
             for parameters, name, own in changed:
