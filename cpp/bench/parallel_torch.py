@@ -2,9 +2,11 @@
 
     corro run -np 2 --show 0 python cpp/bench/parallel_torch.py zero3 corro 6
 
-CASE is `zero3` or `pipeline`. WAY is `corro`, a plan of that kind by corro.parallelize(), or what
-torch has itself over a back end, `gloo` or `torch-corro`: fully_shard() (FSDP2) of each layer, or
-torch.distributed.pipelining with 1F1B. All have the same batch, micro-batches and AdamW.
+CASE is `zero3`, `pipeline` or `tensor`. WAY is `corro`, a plan of that kind by corro.parallelize(),
+or what torch has itself over a back end, `gloo` or `torch-corro`: fully_shard() (FSDP2) of each
+layer, torch.distributed.pipelining with 1F1B, or parallelize_module() with columns before rows. All
+have the same batch, micro-batches and AdamW. Two more cases are for `corro` alone: `data`, and what
+is `planned` for the ranks as they are.
 
 Rank 0 prints {"us": 1.0, "min_us": 1.0}: the median and the shortest step of the slowest rank. It
 is checked before that the first losses are those of one process.
@@ -46,14 +48,19 @@ class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.norm, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.q, self.k, self.v, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
         n, length, _ = x.shape
-        heads = self.qkv(self.norm(x)).view(n, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        normed = self.norm(x)
+        # As many heads as there are here: torch's modules have some of them.
+        heads = [
+            each(normed).view(n, length, -1, WIDTH // HEADS).transpose(1, 2)
+            for each in (self.q, self.k, self.v)
+        ]
         seen = F.scaled_dot_product_attention(*heads, is_causal=True)
-        x = x + self.out(seen.transpose(1, 2).reshape(n, length, WIDTH))
+        x = x + self.out(seen.transpose(1, 2).reshape(n, length, -1))
         return x + self.down(F.gelu(self.up(self.norm2(x))))
 
 
@@ -80,17 +87,21 @@ def adam(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def by_plan(case: str) -> Step:
-    pins: dict[str, object] = {"data": 2, "pipeline": 1, "zero": 3, "micro_batch": SAMPLES // 2}
-    if case == "pipeline":
-        pins = {"data": 1, "pipeline": 2, "zero": 0, "micro_batch": SAMPLES // MICRO}
+    pins: dict[str, dict[str, object]] = {
+        "zero3": {"data": 2, "pipeline": 1, "zero": 3, "micro_batch": SAMPLES // 2},
+        "pipeline": {"data": 1, "pipeline": 2, "zero": 0, "micro_batch": SAMPLES // MICRO},
+        "tensor": {"tensor": 2, "pipeline": 1, "zero": 0, "micro_batch": SAMPLES},
+        "data": {"data": 2, "pipeline": 1, "zero": 0, "micro_batch": SAMPLES // 2},
+        "planned": {},
+    }
     model, whole = gpt(), batch()
     trainer = corro.parallelize(
         model,
         adam(model),
         lambda model, batch: loss_of(model(batch[0]), batch[1]),
         whole,
-        resources=machines(),
-        pins={**pins, "recompute": "none"},
+        resources=None if case == "planned" else machines(),
+        pins={**pins[case], "recompute": "none"},
     )
     return lambda: trainer.step(whole)
 
@@ -152,6 +163,37 @@ def by_pipelining() -> Step:
     return step
 
 
+def by_tensor() -> Step:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    model, (tokens, wanted) = gpt(), batch()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    columns = {name: ColwiseParallel() for name in ("q", "k", "v", "up")}
+    rows = {name: RowwiseParallel() for name in ("out", "down")}
+    embedding, *blocks, head = model
+    for block in blocks:
+        parallelize_module(block, mesh, {**columns, **rows})
+    table = RowwiseParallel(input_layouts=Replicate())
+    parallelize_module(embedding, mesh, {"tokens": table})
+    parallelize_module(head, mesh, {"1": ColwiseParallel(output_layouts=Replicate())})
+    optimizer = adam(model)
+
+    def step() -> float:
+        loss = loss_of(model(tokens), wanted)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return float(loss.detach())
+
+    return step
+
+
 # -- measuring -------------------------------------------------------------------------------------
 
 
@@ -186,7 +228,11 @@ def main() -> None:
     case, way, steps = sys.argv[1:]
     torch.set_num_threads(1)
     dist.init_process_group("gloo" if way == "gloo" else "corro")
-    ways: dict[str, Callable[[], Any]] = {"zero3": by_fsdp, "pipeline": by_pipelining}
+    ways: dict[str, Callable[[], Any]] = {
+        "zero3": by_fsdp,
+        "pipeline": by_pipelining,
+        "tensor": by_tensor,
+    }
     step = by_plan(case) if way == "corro" else ways[case]()
 
     def together(number: float) -> float:
