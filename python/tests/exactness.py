@@ -5,13 +5,14 @@ corro run -n 4 -- python python/tests/exactness.py
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from parallel_training import SEED, adam, alone, gpt, machines
+from parallel_training import SEED, adam, alone, gpt, with_disk
 from torch import Tensor, nn
 
 import corro
@@ -27,6 +28,10 @@ PLANS: dict[str, dict[str, Any]] = {
     "pipeline 4": {"pipeline": 4, "micro_batch": 2, "recompute": "none"},
     "pipeline 2, data 2": {"pipeline": 2, "zero": 0, "micro_batch": 1, "recompute": "full"},
     "pipeline 2, ZeRO 2": {"pipeline": 2, "zero": 2, "micro_batch": 2, "recompute": "none"},
+    "tensor 4": {"tensor": 4, "zero": 0, "micro_batch": 4, "recompute": "none"},
+    "tensor 2, ZeRO 3": {"tensor": 2, "pipeline": 1, "zero": 3, "micro_batch": 2},
+    "tensor 2, pipeline 2": {"tensor": 2, "pipeline": 2, "zero": 0, "micro_batch": 2},
+    "offload": {"pipeline": 1, "offload": "weights", "micro_batch": 2, "recompute": "none"},
 }
 
 
@@ -82,6 +87,26 @@ def gpt2() -> nn.Module:
     return model.train()
 
 
+SIZES = {"vocab_size": 100, "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4}
+
+
+def llama() -> nn.Module:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(**SIZES, intermediate_size=128, num_key_value_heads=2)
+    model: nn.Module = LlamaForCausalLM(config)
+    return model.train()
+
+
+def mixtral() -> nn.Module:
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    sizes = {"intermediate_size": 96, "num_local_experts": 4, "num_experts_per_tok": 2}
+    config = MixtralConfig(**SIZES, **sizes, num_key_value_heads=2)
+    model: nn.Module = MixtralForCausalLM(config)
+    return model.train()
+
+
 def classes(model: nn.Module, batch: Any) -> Tensor:
     return F.cross_entropy(model(batch[0]), batch[1])
 
@@ -119,6 +144,8 @@ MODELS: dict[str, Row] = {
     "LSTM": (Recurrent, classes, (6, 24)),
     "GPT, tied, dropout 0.1": (lambda: gpt(0.1), tokens, (16,)),
     "GPT-2 (transformers), tied, dropout 0.1": (gpt2, own, (16,)),
+    "Llama (transformers)": (llama, own, (16,)),
+    "Mixtral (transformers), 4 experts": (mixtral, own, (16,)),
 }
 
 
@@ -141,7 +168,11 @@ def differences(name: str, steps: int = STEPS) -> dict[str, float]:
     for plan, pins in PLANS.items():
         model = made()
         try:
-            trainer = corro.parallelize(model, adam(model), loss, given[0], machines(), pins=pins)
+            trainer = corro.parallelize(
+                *(model, adam(model), loss, given[0], with_disk()),
+                pins=pins,
+                offload=tempfile.gettempdir() if "offload" in pins else None,
+            )
         except corro.InvalidArgumentError:
             continue
         with trainer:

@@ -56,6 +56,13 @@ def machines(memory: str = "4 GB") -> dict[str, object]:
     return {"corro_cluster": 1, "name": "here", "devices": {"core": core}, "hosts": [host]}
 
 
+def with_disk(memory: str = "4 GB") -> dict[str, Any]:
+    cluster: dict[str, Any] = machines(memory)
+    disk = {"bandwidth": "1 GB/s", "latency": 0}
+    cluster["hosts"][0].update(to_host_memory=disk, host_memory="8 GB")
+    return cluster
+
+
 def alone(
     model: nn.Module,
     loss: Loss,

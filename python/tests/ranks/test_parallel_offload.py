@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from parallel_training import STEPS, adam, alone, batches, gpt, machines, next_token
+from parallel_training import STEPS, adam, alone, batches, gpt, machines, next_token, with_disk
 from torch import nn
 
 import corro
@@ -23,13 +23,6 @@ pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
 LEVELS = ("optimizer", "gradients", "weights")
 ZERO = {"off": 3, "optimizer": 1, "gradients": 2, "weights": 3}
-
-
-def with_disk(memory: str = "4 GB") -> dict[str, Any]:
-    cluster: dict[str, Any] = machines(memory)
-    disk = {"bandwidth": "1 GB/s", "latency": 0}
-    cluster["hosts"][0].update(to_host_memory=disk, host_memory="8 GB")
-    return cluster
 
 
 def offloaded(
