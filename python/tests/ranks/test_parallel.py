@@ -211,3 +211,28 @@ ONE_DEVICE = {
     },
     "hosts": [{"name": "localhost", "device": "core", "devices": 1}],
 }
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_backward_keeps_as_many_bytes_as_planned(recompute: str) -> None:
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+            held.append(tensor)  # So that its memory is not another one's later.
+        return tensor
+
+    model, held = gpt(), list[Tensor]()
+    pins = {"data": corro.size(), "micro_batch": SAMPLES // corro.size(), "zero": 0}
+    with corro.parallelize(
+        *(model, adam(model), next_token, batches()[0], machines()),
+        pins={**pins, "recompute": recompute},
+    ) as trainer:
+        trainer.step(batches()[0])
+        weights = {each.untyped_storage().data_ptr() for each in model.parameters()}
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            trainer.step(batches()[0])
+        planned = trainer.plan.decisions.stages[0].memory.activations
+    assert sum(kept.values()) == pytest.approx(planned, rel=0.05)
