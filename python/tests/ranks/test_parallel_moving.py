@@ -41,6 +41,10 @@ def plans() -> list[dict[str, object]]:
     ]
 
 
+def plans_with_parts() -> list[dict[str, Any]]:
+    return [{"zero": 3, "pipeline": 1}, {"tensor": 2, "zero": 0}]
+
+
 def follow(trainer: Trainer, pins: dict[str, object]) -> None:
     group = corro.world()
     strategies = ("data", "pipeline", "sharding", "tensor", "sequence")
@@ -118,6 +122,26 @@ def test_main_weights_move_with_all_their_bits() -> None:
     assert max(hooks) == 1
     trainer.close()
     assert not any(each._post_accumulate_grad_hooks for each in model.parameters())
+
+
+@pytest.mark.parametrize("pins", plans_with_parts(), ids=str)
+def test_what_the_user_changes_before_a_move_counts(pins: dict[str, Any]) -> None:
+    """A checkpoint that was loaded, too: the parameters are whole then."""
+    if "tensor" in pins and corro.size() % 2:
+        pytest.skip("needs pairs of ranks")
+    model = gpt()
+    trainer = corro.parallelize(
+        model, adam(model), next_token, batches()[0], machines(), pins={**pins, "micro_batch": 1}
+    )
+    trainer.step(batches()[0])
+    with torch.no_grad():
+        for each in trainer.gather().parameters():
+            each.mul_(0.5)
+    wanted = {name: each.detach().clone() for name, each in model.named_parameters()}
+    follow(trainer, plans()[1])
+    for name, each in trainer.gather().named_parameters():
+        torch.testing.assert_close(each, wanted[name])
+    trainer.close()
 
 
 def test_the_optimizer_stays_the_users_object() -> None:

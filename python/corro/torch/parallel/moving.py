@@ -76,6 +76,7 @@ class _Value(NamedTuple):
 
 def boxes_of(trainer: Trainer, *, once: bool = False) -> Iterator[Piece]:
     """Yields what this rank has; if `once`, each element on one of the ranks that have it."""
+    trainer._take()
     cut = {name: one for one in trainer._sharding.shards for name in one.names}
     parts = dict(zip(trainer._parts.names, trainer._parts.parts, strict=True))
     for number, (name, parameter) in enumerate(trainer.model.named_parameters()):
@@ -177,7 +178,7 @@ class Offer:
         needed = {f"{_PARAMETER}/{name}" for name, form in trainer._forms.items() if form.elements}
         buffers = trainer.model.named_buffers()
         needed |= {f"{_BUFFER}/{name}" for name, buffer in buffers if buffer.numel()}
-        parts = [name for name, whole in wholes.items() if covered(boxes[name]) < whole]
+        parts = [name for name, whole in wholes.items() if covered(frozenset(boxes[name])) < whole]
         return listed(sorted(needed - wholes.keys()) + parts)
 
     def read(self, alike: Any = None) -> Read:

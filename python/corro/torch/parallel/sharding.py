@@ -262,12 +262,16 @@ class Sharding:
             if shard.has_rows_away:  # One by one: each is read into memory first.
                 _gather([shard])
 
-    def drop(self) -> None:
-        """Takes parameters that are whole, whoever changed them, and drops what may be."""
+    def take(self) -> None:
+        """Takes parameters that are whole, whoever changed them, into the parts."""
         for shard in self.shards:
             if shard.is_whole:
                 shard.take()
-                shard.drop()
+
+    def drop(self) -> None:
+        """Drops what may be."""
+        for shard in self.shards:
+            shard.drop()
 
     def main_weights(self) -> dict[str, Tensor]:
         """Returns them whole, by names of parameters. Blocks."""

@@ -421,7 +421,6 @@ class Trainer:
         """
         if self._whole:
             return self.model
-        self._whole = True
         self._sharding.gather()
         self._parts.gather()
         with torch.no_grad():
@@ -435,6 +434,7 @@ class Trainer:
                 ct.broadcast_(
                     buffer, self._seats.first_of(self._stage_of_buffer(name)), group=self._group
                 )
+        self._whole = True
         return self.model
 
     def close(self) -> None:
@@ -580,15 +580,22 @@ class Trainer:
     def _is_released(self, name: str) -> bool:
         return name in self._users and self._stage_number not in self._users[name]
 
+    def _take(self) -> None:
+        """Takes what whole parameters are, which the user may have changed, into parts and main
+        weights."""
+        if self._whole:
+            self._parts.take()
+            self._mains.take()
+            self._sharding.take()
+
     def _release(self) -> None:
         if not self._whole:
             return
+        self._take()
         self._whole = False
         for name, parameter in self.model.named_parameters():
             if self._is_released(name):
                 parameter.data = stand_in(parameter.shape, parameter.dtype, self._device)
-        self._parts.take()
-        self._mains.take()
         self._sharding.drop()
         self._parts.drop()
 
