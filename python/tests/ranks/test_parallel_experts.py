@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 import corro
 from corro._objects import allgather_object
+from corro.planned import Shape
+from corro.torch.parallel.tensor.choice import choices_of
 
 pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
@@ -24,6 +26,7 @@ def _pairs(job: None) -> None:  # noqa: ARG001  # It comes first.
         pytest.skip("needs pairs of ranks")
 
 
+@corro.torch.parallel.experts
 class Experts(nn.Module):
     """A bank as transformers has them, which counts what it is given."""
 
@@ -37,7 +40,9 @@ class Experts(nn.Module):
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         self.seen = {"pairs": top_k_index.numel(), "experts": len(self.up)}
         out = torch.zeros_like(hidden_states)
-        for expert in range(self.num_experts):
+        with torch.no_grad():
+            chosen = F.one_hot(top_k_index, self.num_experts).sum((0, 1)).nonzero()
+        for expert in chosen[:, 0]:  # Without any, nothing leads to tokens and parameters.
             rows, places = torch.where(top_k_index == expert)
             inner = F.gelu(hidden_states[rows] @ self.up[expert].t())
             made = inner @ self.down[expert].t() * top_k_weights[rows, places, None]
@@ -101,11 +106,52 @@ def test_each_pair_of_token_and_expert_is_computed_by_one_rank() -> None:
     assert all(each.num_experts == len(each.up) == COUNT for each in banks)
 
 
-def test_experts_without_tokens_decay_as_in_one_process() -> None:
+@pytest.mark.parametrize("cuts_tokens", [True, False])
+def test_experts_without_tokens_decay_as_in_one_process(cuts_tokens: bool) -> None:
     """Those of the last rank get none; their gradients are zeros, not missing."""
-    check(lambda: mixture(allowed=2), next_token, batches(4), {"tensor": 2, "pipeline": 1})
+    pins = {"tensor": 2, "pipeline": 1, "sequence_parallel": cuts_tokens}
+    check(lambda: mixture(allowed=2), next_token, batches(4), pins)
+
+
+def test_a_bank_that_nobody_has_marked_stays_whole() -> None:
+    class Other(Experts):
+        pass
+
+    def made() -> nn.Module:
+        model = mixture()
+        for each in model.modules():
+            if isinstance(each, Experts):
+                each.__class__ = Other
+        return model
+
+    trainer = check(made, next_token, batches(2), {"tensor": 2, "pipeline": 1})
+    assert "experts" not in trainer.why
+
+
+def test_experts_that_draw_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Experts.forward
+
+    def drawing(self: Experts, *args: Tensor) -> Tensor:
+        return F.dropout(own(self, *args), 0.1)
+
+    def forward(
+        self: Experts, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor
+    ) -> Tensor:
+        return drawing(self, hidden_states, top_k_index, top_k_weights)
+
+    monkeypatch.setattr(Experts, "forward", forward)
+    model = mixture()
+    trainer = corro.parallelize(
+        *(model, adam(model), next_token, batches()[0], machines()), pins={"tensor": 2}
+    )
+    with pytest.raises(corro.CorroError, match=r"draw random numbers|another rank has failed"):
+        trainer.step(batches()[0])
 
 
 def test_fewer_experts_than_ranks_stay_whole() -> None:
-    trainer = check(lambda: mixture(1), next_token, batches(2), {"tensor": 2, "pipeline": 1})
-    assert "experts" not in trainer.why
+    model = mixture()
+    names = [name for name, _ in model.named_parameters()]
+    for ranks, are_divided in ((4, True), (8, False)):
+        shape = Shape(tensor=ranks)
+        choices = choices_of(model, next_token, batches()[0], names, shape)
+        assert ("1.experts.up" in choices.parameters) == are_divided

@@ -13,7 +13,17 @@ progress.py the bar.
 from corro.torch.parallel.entry import parallelize
 from corro.torch.parallel.fit import History, fit
 from corro.torch.parallel.state import TrainerState
-from corro.torch.parallel.tensor import Call, Split, rule
+from corro.torch.parallel.tensor import Call, Split, experts, rule
 from corro.torch.parallel.trainer import Trainer
 
-__all__ = ["Call", "History", "Split", "Trainer", "TrainerState", "fit", "parallelize", "rule"]
+__all__ = [
+    "Call",
+    "History",
+    "Split",
+    "Trainer",
+    "TrainerState",
+    "experts",
+    "fit",
+    "parallelize",
+    "rule",
+]

@@ -7,8 +7,9 @@ parameters are divided, parts.py keeps them.
 
 from corro.torch.parallel.tensor import products, shapes
 from corro.torch.parallel.tensor.division import Axis, Division
+from corro.torch.parallel.tensor.experts import experts
 from corro.torch.parallel.tensor.split import RULES, Call, Split, rule
 
 RULES.update({**shapes.RULES, **products.RULES})
 
-__all__ = ["Axis", "Call", "Division", "Split", "rule"]
+__all__ = ["Axis", "Call", "Division", "Split", "experts", "rule"]
