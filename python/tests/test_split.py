@@ -57,6 +57,7 @@ ELEMENTWISE: dict[str, Callable[[Tensor], Any]] = {
     "rms": lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
     "softmax": lambda x: x.softmax(-1) + F.log_softmax(x, dim=3),
     "mean": lambda x: x.mean(0).sum(-1),
+    "var": lambda x: x.var(-1, True).std(0, False, True),
     "norm": lambda x: F.layer_norm(x, (4,), X[0, 0, 0], X[0, 0, 1]),
     "stack": lambda x: torch.stack([x, X, x * 2], 1),
     "rotated": lambda x: torch.cat([-x[..., 2:], x[..., :2]], dim=-1),
@@ -172,6 +173,7 @@ def test_what_has_no_rule_gets_the_whole() -> None:
     x = Joining().half()
     assert torch.logcumsumexp(x, 2).equal(torch.logcumsumexp(X, 2))
     assert str(x) == str(X)
+    assert all(map(torch.equal, torch.where(x), torch.where(X)))
 
 
 def test_a_rule_of_ones_own() -> None:

@@ -68,6 +68,8 @@ def _elementwise(call: Call) -> Any:
     values = [*call.args, *call.keywords.values()]
     if call.is_in_place and not isinstance(call.args[0], Split):
         return NotImplemented
+    if call.name == "where" and len(values) < 3:
+        return NotImplemented  # It returns places, as many as there are values.
     parts = aligned(call, values)
     if parts is None:
         return NotImplemented
@@ -97,7 +99,9 @@ def _local(value: Any) -> Any:
 
 def _reduction(call: Call) -> Any:
     """mean(x, dim, keepdim) and the like, over dims that are whole."""
-    split, dims, keeps = call.taken("input", "dim", "keepdim")
+    names = ("unbiased", "keepdim") if call.name in ("var", "std") else ("keepdim", "dtype")
+    split, dims, *rest = call.taken("input", "dim", *names)
+    keeps = rest[names.index("keepdim")]
     if not isinstance(split, Split) or dims is None or isinstance(dims, bool):
         return NotImplemented
     gone = {each % split.dim() for each in (dims if isinstance(dims, (tuple, list)) else [dims])}
