@@ -6,13 +6,13 @@ parallelism), flat. In the whole parameter that is a few boxes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -66,26 +66,25 @@ def _boxes(shape: Sequence[int], begin: int, flat: Tensor) -> Iterator[Box]:
         yield [first + rows, *offsets], box.unsqueeze(0)
 
 
-def covered(boxes: Collection[tuple[Sequence[int], Sequence[int]]]) -> int:
+@lru_cache(maxsize=256)  # Layers are alike.
+def covered(boxes: frozenset[tuple[tuple[int, ...], tuple[int, ...]]]) -> int:
     """Returns how many elements are in at least one of the boxes: where each begins, and lengths.
 
     They may overlap.
     """
     if not boxes:
         return 0
-    edges = []
-    for dim in range(len(next(iter(boxes))[0])):
-        ends = {edge for begin, of in boxes for edge in (begin[dim], begin[dim] + of[dim])}
-        edges.append(sorted(ends))
-    places = [{edge: place for place, edge in enumerate(each)} for each in edges]
-    cells = torch.zeros([len(each) - 1 for each in edges], dtype=torch.int64)
-    for begin, of in boxes:
-        cells[
-            tuple(
-                slice(place[first], place[first + length])
-                for place, first, length in zip(places, begin, of, strict=True)
+    if not next(iter(boxes))[0]:
+        return 1
+    edges = sorted({edge for (begin, *_), (n, *_) in boxes for edge in (begin, begin + n)})
+    return sum(
+        (end - first)
+        * covered(
+            frozenset(
+                (begin[1:], lengths[1:])
+                for begin, lengths in boxes
+                if begin[0] <= first and end <= begin[0] + lengths[0]
             )
-        ] = 1
-    for each in reversed(edges):
-        cells = cells @ torch.tensor([end - first for first, end in pairwise(each)])
-    return int(cells)
+        )
+        for first, end in pairwise(edges)
+    )
