@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,7 +97,9 @@ def agreed_order(plan: Plan, policy: Policy, first: int, until: int, before: int
     def make() -> bytes:
         name = getattr(policy, "__name__", type(policy).__name__)
         try:
-            order = _within(MOST_SECONDS, lambda: order_of(plan, policy, first, until, before))
+            order = _within(
+                MOST_SECONDS, policy, lambda asked: order_of(plan, asked, first, until, before)
+            )
         except Exception as error:
             what = str(error) if isinstance(error, InvalidArgumentError) else repr(error)
             raise InvalidArgumentError(f'policy "{name}": {what}') from error
@@ -169,25 +173,33 @@ class _Marking:
                 self._readable[name][taker] += 1
 
 
-def _within(seconds: float, make: Callable[[], Any]) -> Any:
-    """Returns what `make` does, which is ended if it takes longer."""
+def _within(seconds: float, policy: Policy, make: Callable[[Policy], Any]) -> Any:
+    """Returns what `make` does with the policy, and ends it if an answer takes longer."""
     made: list[Any] = []
+    since = [math.inf]  # When it was asked, while it is.
+
+    def asked(ready: Sequence[Ready]) -> Ready:
+        since[0] = time.monotonic()
+        answer = policy(ready)
+        since[0] = math.inf
+        return answer
 
     def run() -> None:
         try:
-            made.append((make(), None))
+            made.append((make(asked), None))
         except BaseException as error:
             made.append((None, error))
 
     thread = threading.Thread(target=run, name="corro-policy", daemon=True)
     thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        assert thread.ident is not None
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt)
-        )
-        raise InvalidArgumentError(f"has not answered in {seconds:g} seconds")
+    while thread.is_alive():
+        thread.join(seconds / 10)
+        if thread.is_alive() and time.monotonic() - since[0] > seconds:
+            assert thread.ident is not None
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt)
+            )
+            raise InvalidArgumentError(f"has not answered in {seconds:g} seconds")
     result, error = made[0]
     if error is not None:
         raise error
