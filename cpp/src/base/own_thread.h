@@ -1,6 +1,6 @@
 // A thread of the library's own, in somebody else's program: signals are for the program's threads.
 //
-//   thread_ = start_own_thread("corro-progress", [this] { run(); });
+//   std::thread mover = start_own_thread("corro-progress", [&driver] { driver.run(); });
 #pragma once
 
 #include <pthread.h>
