@@ -195,6 +195,7 @@ class PlanSpec:
                 int,
                 int,
                 int,
+                int,
                 Sequence[int],
                 Sequence[int],
                 tuple[int, int, int, int, int] | None,

@@ -30,6 +30,8 @@ MOST_RANKS = 1 << 20
 MOST_DEPTH = 1 << 16
 MOST_SLOTS = 1 << 16
 MOST_LAG = 1 << 16
+MOST_EVERY = 1 << 16
+MOST_FIRINGS = 1 << 22
 MOST_SLOT_BYTES = 1 << 48
 MOST_NS = 7_200_000_000_000  # Two hours.
 MOST_COUNT = 1 << 40
@@ -109,9 +111,9 @@ class Copy:
     path: str | None = None
     """The file, as the process of the lane's rank finds it."""
     offset: int = 0
-    """Byte at which the range of micro-batch 0 begins."""
+    """Byte at which the range of the first firing begins."""
     stride: int = 0
-    """Bytes from a micro-batch's range to that of the next one."""
+    """Bytes from a firing's range to that of the next one."""
     count: int = 0
     """Ranges until the first one comes again; 0: it never does."""
 
@@ -124,6 +126,12 @@ class Service:
     lane: str
     priority: int = 0
     lag: int = 0
+    every: int = 1
+    """Micro-batches of one firing, which comes with the last of them: an optimizer's step, say.
+
+    Each `every` of a plan divides the largest; those of a lane in agreed order are equal. Of a
+    channel from a service that fires n times as often a firing takes n slots; a slot that it fills
+    is read n times by one that fires so much more often."""
     duration_ns: int = 0
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
@@ -408,7 +416,7 @@ class _Reader:
 
     def _read_service(self, value: object, place: str) -> Service:
         known = (
-            *("name", "lane", "priority", "lag", "duration_ns"),
+            *("name", "lane", "priority", "lag", "every", "duration_ns"),
             *("inputs", "outputs", "operation", "copy"),
         )
         item = _Object(self._name, place, value, known)
@@ -423,6 +431,7 @@ class _Reader:
             lane=self._find(item.text("lane"), "lane", item, "lane"),
             priority=item.integer("priority", -(1 << 31), (1 << 31) - 1, 0),
             lag=item.integer("lag", 0, MOST_LAG, 0),
+            every=item.integer("every", 1, MOST_EVERY, 1),
             duration_ns=item.integer("duration_ns", 0, MOST_NS, 0),
             inputs=item.list("inputs", read_end),
             outputs=item.list("outputs", read_end),
@@ -486,6 +495,9 @@ class _Form:
         self._lanes = {lane.name: lane for lane in plan.lanes}
         self._channels = {channel.name: channel for channel in plan.channels}
         self._ranks = {lane.name: frozenset(lane.ranks) for lane in plan.lanes}
+        self._step = max((service.every for service in plan.services), default=1)
+        self._every: dict[str, int] = {}
+        self._firings = 0
 
     def check(self) -> None:
         for i, lane in enumerate(self._plan.lanes):
@@ -526,8 +538,22 @@ class _Form:
         by_priority = f'needs a lane in agreed order; "{lane.name}" is in order of priority'
         if service.lag and lane.order != "agreed":
             self._fail(f"{place}.lag", by_priority)
+        self._check_every(service, lane, f"{place}.every")
         self._check_operation(service, lane, place, by_priority)
         self._check_copy(service, f"{place}.copy")
+
+    def _check_every(self, service: Service, lane: Lane, place: str) -> None:
+        if self._step % service.every:
+            self._fail(place, f"must divide {self._step}, the largest")
+        self._firings += self._step // service.every
+        if self._step > 1 and self._firings > MOST_FIRINGS:
+            self._fail(place, f"{self._step} micro-batches have more than {MOST_FIRINGS} firings")
+        if service.every > 1 and service.lag:
+            self._fail(place, "has no lag beside it")
+        of_lane = self._every.setdefault(lane.name, service.every)
+        if of_lane != service.every and lane.order == "agreed":
+            others = f'as of the other services of lane "{lane.name}", which is in agreed order'
+            self._fail(place, f"must be {of_lane}, {others}")
 
     def _check_operation(self, service: Service, lane: Lane, place: str, by_priority: str) -> None:
         operation = service.operation
@@ -574,6 +600,7 @@ class _Form:
         sources = self._ranks[producer.lane]
         crossing = 0
         for consumer in consumers:
+            self._check_pace(channel, place, producer, consumer)
             ranks = self._ranks[consumer.lane]
             if not sources.isdisjoint(ranks):
                 continue
@@ -588,3 +615,18 @@ class _Form:
         if 0 < crossing < len(consumers) and channel.initial:
             here = "must be 0 where some consumers are on the producer's rank and some are not"
             self._fail(f"{place}.initial", f"{here}; make two channels")
+
+    def _check_pace(
+        self, channel: Channel, place: str, producer: Service, consumer: Service
+    ) -> None:
+        fills, fires = producer.every, consumer.every
+        if fills % fires and fires % fills:
+            joins = f"{producer.name}, every {fills}, and {consumer.name}, every {fires}"
+            self._fail(place, f'"{channel.name}" joins {joins}; one has to divide the other')
+        takes = max(fires // fills, 1)
+        if takes > channel.slots:
+            what = f"must be at least {takes}, which {consumer.name} takes at a time"
+            self._fail(f"{place}.slots", what)
+        if takes > 1 and channel.slot_bytes and (consumer.operation or consumer.copy):
+            what = f"has memory, of which {consumer.name} would take {takes} slots at a time"
+            self._fail(place, f'"{channel.name}" {what}; only a function can')

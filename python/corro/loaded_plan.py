@@ -40,7 +40,7 @@ class Firing:
         self.service = service
         """Its service's name."""
         self.micro = native.micro
-        """Which micro-batch it is for."""
+        """Which micro-batch it is for; of a service with `every`, the last one."""
         self.repeats = repeats
         """Whether the service has completed this micro-batch on this rank before, in a plan that
         `after` named. A service that is new on this rank counts as far as all others were."""
@@ -48,7 +48,8 @@ class Firing:
     @property
     def inputs(self) -> list[memoryview]:
         """The bytes that each input's slot is filled with, in the order of the plan; empty ones
-        are tokens."""
+        are tokens. A channel from a service that fires n times as often has n, in the order of
+        time."""
         return self._native.inputs
 
     @property
@@ -188,7 +189,8 @@ class LoadedPlan:
 
     @property
     def completed(self) -> int:
-        """The least micro-batch that a service has not completed on this rank."""
+        """The least micro-batch that a service has not completed on this rank, of those with which
+        services of `every` several begin."""
         return self._native.completed()
 
     def describe(self) -> str:
@@ -230,9 +232,10 @@ class LoadedPlan:
                 self.stop(f"rank {self.group.rank()} left it: {type(error).__name__}: {error}")
 
     def _serve(self, lane: str, functions: Mapping[str, Function], until: int) -> None:
-        services = sum(service.lane == lane for service in self.plan.services)
+        every = [service.every for service in self.plan.services if service.lane == lane]
         with self._lock:
-            count = services * (until - self._served[lane])
+            served = self._served[lane]
+            count = sum(until // each - served // each for each in every)
             self._served[lane] = max(self._served[lane], until)
         try:
             for _ in range(count):
@@ -283,7 +286,8 @@ def load_plan(
             bytes. In an elastic job the launcher hears the name of a plan of all ranks, for
             `--events` and for the status of a CorroJob.
         after: a plan that has stopped. The members agree on the least micro-batch that one of them
-            has not completed in it, and all services go on from there; what that repeats is told by
+            has not completed in it, and all services go on from there, or from the one with which
+            services of `every` several begin; what that repeats is told by
             Firing.repeats. Every member gives one, or none does.
         timeout: of a firing that waits for other ranks, or for a thread that serves its lane while
             none computes, in seconds; the engine's if None. A function may take longer.
@@ -310,7 +314,8 @@ def load_plan(
     spec = _spec_of(plan)
     given = _given(plan, {} if memory is None else memory)
     agree(plan, group, name, goes_on=after is not None)
-    first = 0 if after is None else _least(group, after.completed)
+    step = max((service.every for service in plan.services), default=1)
+    first = 0 if after is None else _least(group, after.completed) // step * step
     native = group.native.load(spec, first, timeout, given)
     if name and group.rank() == 0 and group.size() == world().size():
         report(lambda epochs: epochs.report_plan(name))
@@ -399,6 +404,7 @@ def _spec_of(plan: Plan) -> _native.PlanSpec:
                 lanes[service.lane],
                 service.priority,
                 service.lag,
+                service.every,
                 service.duration_ns,
                 [channels[name] for name in service.inputs],
                 [channels[name] for name in service.outputs],

@@ -26,13 +26,14 @@ class SpecInC {
     for (const auto& [name, slots, initial, bytes, transfer] : spec.channels)
       channels_.push_back({name.c_str(), slots, initial, bytes, transfer});
     copies_.reserve(spec.services.size());
-    for (const auto& [name, lane, priority, lag, duration, inputs, outputs, operation, copy] :
-         spec.services) {
+    for (const auto& [name, lane, priority, lag, every, duration, inputs, outputs, operation,
+                      copy] : spec.services) {
       corro_plan_service& service = services_.emplace_back();
       service.name = name.c_str();
       service.lane = lane;
       service.priority = priority;
       service.lag = lag;
+      service.every = every;
       service.duration_ns = duration;
       service.inputs = inputs.data();
       service.input_count = inputs.size();

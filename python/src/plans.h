@@ -23,7 +23,7 @@ struct PlanSpec {
   using Operation = std::tuple<uint8_t, uint8_t, uint64_t, uint8_t, uint32_t>;
   using Copy = std::tuple<uint8_t, std::string, uint64_t, uint64_t, uint64_t>;
   using Service =
-      std::tuple<std::string, uint32_t, int32_t, uint32_t, int64_t, std::vector<uint32_t>,
+      std::tuple<std::string, uint32_t, int32_t, uint32_t, uint32_t, int64_t, std::vector<uint32_t>,
                  std::vector<uint32_t>, std::optional<Operation>, std::optional<Copy>>;
   uint32_t ranks = 1;
   std::vector<Lane> lanes;

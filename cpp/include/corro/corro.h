@@ -417,8 +417,8 @@ typedef struct corro_plan_channel {
 } corro_plan_channel;
 /* What the engine itself copies as a service, on threads of its own: an input's filled bytes into
  * an output's slot, a range of a file into an output's slot, an input's filled bytes into a range
- * of a file. The range of micro-batch m begins at byte offset + (m % count) * stride, with count 0
- * at offset + m * stride. A copy has one input and one output with memory, a read the output alone,
+ * of a file. The range of its firing n, from 0, begins at byte offset + (n % count) * stride, with
+ * count 0 at offset + n * stride. A copy has one input and one output with memory, a read the output alone,
  * a write the input alone; other channels of it are tokens. */
 enum { CORRO_COPY_MEMORY, CORRO_COPY_READ, CORRO_COPY_WRITE };
 typedef struct corro_plan_copy {
@@ -432,7 +432,8 @@ typedef struct corro_plan_service {
   const char* name;
   uint32_t lane;
   int32_t priority;
-  uint32_t lag; /* generations behind, on lanes in agreed order */
+  uint32_t lag;   /* generations behind, on lanes in agreed order */
+  uint32_t every; /* micro-batches of one firing, which comes with the last of them; 0: 1 */
   int64_t duration_ns;
   const uint32_t* inputs; /* channels */
   size_t input_count;
@@ -470,7 +471,7 @@ typedef struct corro_plan_memory {
 } corro_plan_memory;
 typedef struct corro_plan_options {
   size_t struct_size; /* sizeof(corro_plan_options) */
-  uint32_t first;     /* the micro-batch that every service fires first */
+  uint32_t first;     /* the micro-batch with which all begins; a multiple of every `every` */
   int64_t timeout_ns; /* of a firing that waits for other ranks or for a thread; 0: the engine's */
   const corro_plan_memory* memory; /* other channels' slots are arena memory, zeroed */
   size_t memory_count;
@@ -507,7 +508,7 @@ CORRO_API corro_code corro_plan_load(corro_group* group, const corro_plan_spec* 
  *   else if (ends[0] != ~ends[1]) puts("not all ranks have loaded the same plan");
  */
 CORRO_API uint64_t corro_plan_digest(const corro_plan* plan);
-/* Lets every service fire for micro-batches below until. *work is done when all of them are
+/* Lets every service fire for micro-batches below until, one with `every` if all of its own are. *work is done when all of them are
  * complete on this rank, or fails with the reason for which the plan has stopped: which service,
  * which micro-batch, which rank. Does not block. */
 CORRO_API corro_code corro_plan_run(corro_plan* plan, uint32_t until, corro_work** work,
@@ -519,7 +520,8 @@ CORRO_API corro_code corro_plan_stop(corro_plan* plan, corro_code code, const ch
 /* 1 if the plan has stopped; never blocks. */
 CORRO_API int corro_plan_stopped(const corro_plan* plan);
 /* The least micro-batch that a service has not completed on this rank: survivors of a plan that has
- * stopped load another one, on a group of theirs, whose first is the least of all of them. */
+ * stopped load another one, on a group of theirs, whose first is the least of all of them, rounded
+ * down to a multiple of the largest `every`. */
 CORRO_API corro_code corro_plan_completed(corro_plan* plan, uint32_t* micro, corro_error* error);
 /* The same of one service, by its place in the plan: it may be ahead of others. NOT_FOUND if it is
  * not on this rank. */
@@ -542,8 +544,10 @@ CORRO_API void corro_plan_unload(corro_plan* plan);
 /* A firing in the hands of the caller; its slots are his until corro_firing_done. */
 typedef struct corro_firing {
   uint32_t service;
-  uint32_t micro;
-  const corro_slot* inputs; /* in the order of the plan, as far as they are filled */
+  uint32_t micro; /* the last of them, of a service with `every` */
+  /* In the order of the plan, as far as they are filled; of a channel from a service that fires n
+   * times as often n slots, in the order of time. */
+  const corro_slot* inputs;
   size_t input_count;
   const corro_slot* outputs;
   size_t output_count;

@@ -64,6 +64,7 @@ Status read_service(const corro_plan_service& given, size_t index, graph::Plan& 
                              .lane = given.lane,
                              .priority = given.priority,
                              .lag = given.lag,
+                             .every = std::max(given.every, 1U),
                              .duration = Duration(given.duration_ns),
                              .inputs = list_of(given.inputs, given.input_count),
                              .outputs = list_of(given.outputs, given.output_count)};

@@ -100,6 +100,7 @@ class Cut {
     const std::vector<ChannelId> end{channel_here_[crossing.channel]};
     part_.plan.add_service({.name = name,
                             .lane = part_.plan.add_lane({.name = name}),
+                            .every = plan_.services[crossing.producer].every,
                             .duration = channel.transfer,
                             .inputs = sends ? end : std::vector<ChannelId>{},
                             .outputs = sends ? std::vector<ChannelId>{} : end});
@@ -133,6 +134,7 @@ Plan expand(const Plan& plan) {
     const std::string name = way_to(plan, crossing);
     whole.add_service({.name = name,
                        .lane = whole.add_lane({.name = name}),
+                       .every = plan.services[crossing.producer].every,
                        .duration = plan.channels[crossing.channel].transfer,
                        .inputs = {crossing.channel},
                        .outputs = {far_end}});

@@ -295,12 +295,15 @@ void expect_parts_cover(const Plan& plan, const std::vector<Part>& parts) {
 }
 
 TEST(RandomParts, CoverThePlanAndFireExactlyWhenTheWholeDoes) {
-  size_t transfers = 0, together = 0;
-  for (uint64_t seed = 0; seed < 600; ++seed) {
+  size_t transfers = 0, together = 0, stepping = 0;
+  for (uint64_t seed = 0; seed < 800; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    const Plan plan = random_live_plan(random, 1 + static_cast<uint32_t>(seed % 5));
+    Plan plan = random_live_plan(random, 1 + static_cast<uint32_t>(seed % 5));
     ASSERT_TRUE(check(plan).ok()) << check(plan).to_string();
+    if (seed % 2 == 1) add_random_rates(random, plan);
+    if (!check(plan).ok()) continue;
+    stepping += seed % 2;
     JoinedParts joined(plan);
     expect_parts_cover(plan, joined.parts());
     const Trace whole = run_whole(plan, 12);
@@ -314,6 +317,7 @@ TEST(RandomParts, CoverThePlanAndFireExactlyWhenTheWholeDoes) {
   }
   EXPECT_GT(transfers, 500U) << "the test sees channels between ranks";
   EXPECT_GT(together, 500U) << "and services of several";
+  EXPECT_GT(stepping, 60U) << "and those that fire once in several generations";
 }
 
 /// What a lane in agreed order starts, by the definition, for stretches that end there.
@@ -369,7 +373,8 @@ TEST(RandomParts, StandStillExactlyWhenTheWholeIsRefused) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     Plan plan = random_live_plan(random, 1 + static_cast<uint32_t>(seed % 4));
-    if (seed % 2 == 1) add_random_lags(random, plan);
+    if (seed % 3 == 1) add_random_lags(random, plan);
+    if (seed % 3 == 2) add_random_rates(random, plan);
     for (ChannelSpec& channel : plan.channels) {
       if (random() % 3 == 0) channel.initial = 0;
     }

@@ -20,6 +20,12 @@ bool is_on(const Plan& plan, ServiceId id, uint32_t rank) {
   return std::binary_search(ranks.begin(), ranks.end(), rank);
 }
 
+Pace pace_of(const Plan& plan, ServiceId producer, ServiceId consumer) {
+  const uint32_t fills = plan.services[producer].every;
+  const uint32_t fires = plan.services[consumer].every;
+  return {.takes = std::max(fires / fills, 1U), .reads = std::max(fills / fires, 1U)};
+}
+
 std::vector<Crossing> crossings_of(const Plan& plan) {
   std::vector<Crossing> crossings;
   if (plan.ranks == 1) return crossings;
@@ -33,7 +39,8 @@ std::vector<Crossing> crossings_of(const Plan& plan) {
       elsewhere[ranks_of(plan, consumer).front()].push_back(consumer);
     }
     for (auto& [rank, consumers] : elsewhere) {
-      crossings.push_back({id, sources.front(), rank, std::move(consumers)});
+      crossings.push_back(
+          {id, ends[id].producers.front(), sources.front(), rank, std::move(consumers)});
     }
   }
   return crossings;

@@ -24,9 +24,19 @@ struct ChannelEnds {
 /// Returns true if the service runs on the rank.
 [[nodiscard]] bool is_on(const Plan& plan, ServiceId id, uint32_t rank);
 
+/// How fast a consumer goes beside the producer of a channel; one of the two is 1.
+struct Pace {
+  uint32_t takes = 1;  ///< Slots that one firing takes.
+  uint32_t reads = 1;  ///< Firings that read one slot.
+};
+
+/// Requires that one's `every` divides the other's.
+[[nodiscard]] Pace pace_of(const Plan& plan, ServiceId producer, ServiceId consumer);
+
 /// A channel's way to one rank that is not its producer's.
 struct Crossing {
   ChannelId channel = 0;
+  ServiceId producer = 0;
   uint32_t from = 0;
   uint32_t to = 0;
   std::vector<ServiceId> consumers;  ///< Those on `to`.

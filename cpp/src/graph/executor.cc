@@ -30,6 +30,7 @@ Status Executor::build(const std::vector<Lane*>& lanes, const ExecutorOptions& o
   for (size_t i = 0; i < lanes.size(); ++i) (void)add_lane(plan_.lanes[i], *lanes[i]);
   CORRO_TRY(build_channels(options));
   build_services();
+  step_ = step_of(plan_);
   CORRO_TRY(restart({.epoch = plan_.epoch, .micro = 0}));
   return {};
 }
@@ -44,8 +45,11 @@ Status Executor::build_channels(const ExecutorOptions& options) {
   channels_.reserve(plan_.channels.size());
   for (ChannelId id = 0; id < plan_.channels.size(); ++id) {
     const ChannelSpec& spec = plan_.channels[id];
-    const auto consumers = static_cast<uint32_t>(consumers_[id].size());
-    Channel& channel = channels_.emplace_back(spec.slots, consumers, spec.initial);
+    std::vector<Pace> paces;
+    for (const ServiceId consumer : consumers_[id])
+      paces.push_back(pace_of(plan_, producers_[id], consumer));
+    Channel& channel = channels_.emplace_back(spec.slots, paces, spec.initial,
+                                              plan_.services[producers_[id]].every);
     if (!options.allocate || spec.slot_bytes == 0) continue;
     for (uint32_t slot = 0; slot < spec.slots; ++slot) {
       CORRO_ASSIGN(channel.slot(slot).data, options.allocate(id, slot));
@@ -64,13 +68,15 @@ void Executor::build_services() {
     task.name = spec.name;
     task.launch = spec.launch;
     Service& service = services_[id];
+    service.every = spec.every;
     service.outputs = spec.outputs;
-    service.input_slots.resize(spec.inputs.size());
     service.output_slots.resize(spec.outputs.size());
     for (const ChannelId channel : spec.inputs) {
       const auto& readers = consumers_[channel];
       const auto number = std::find(readers.begin(), readers.end(), id) - readers.begin();
       service.inputs.push_back({channel, static_cast<uint32_t>(number)});
+      const uint32_t takes = channels_[channel].takes(service.inputs.back().consumer);
+      service.input_slots.resize(service.input_slots.size() + takes);
     }
     LaneState& lane = lanes_[spec.lane];
     lane.services.push_back(id);
@@ -215,17 +221,22 @@ bool Executor::ready(ServiceId id) const {
 void Executor::start_service(ServiceId id, Time now) {
   Service& service = services_[id];
   const Generation generation = next_generation(id);
-  for (size_t i = 0; i < service.inputs.size(); ++i) {
-    const InputEnd& input = service.inputs[i];
-    service.input_slots[i] = &channels_[input.channel].front(input.consumer);
-    CORRO_CHECK(service.input_slots[i]->generation == generation, plan_.services[id].name,
-                generation.micro, service.input_slots[i]->generation.micro);
+  Slot** next = service.input_slots.data();
+  for (const InputEnd& input : service.inputs) {
+    Channel& channel = channels_[input.channel];
+    const uint32_t takes = channel.takes(input.consumer);
+    for (uint32_t i = 0; i < takes; ++i) *next++ = &channel.front(input.consumer, i);
+    // The last one is of the generation, or of the several that the generation is one of.
+    const uint32_t every = services_[producers_[input.channel]].every;
+    const Generation slot = next[-1]->generation;
+    CORRO_CHECK(slot.epoch == generation.epoch && slot.micro / every == generation.micro / every,
+                plan_.services[id].name, generation.micro, slot.micro);
   }
   for (size_t i = 0; i < service.outputs.size(); ++i) {
     const ChannelId output = service.outputs[i];
     // A channel's token is named after the firing that reads it, which comes `initial` later.
-    const Generation token{generation.epoch, generation.micro + channels_[output].initial()};
-    service.output_slots[i] = &channels_[output].begin_write(token);
+    Channel& channel = channels_[output];
+    service.output_slots[i] = &channel.begin_write(channel.read_in(generation));
   }
   ++service.started;
   ++services_in_flight_;
@@ -286,8 +297,8 @@ void Executor::finish_service(ServiceId id, const Status& status) {
   if (observer_ != nullptr) observer_->on_end(id, status);
   if (!status.ok()) {
     const auto& name = plan_.services[id].name;
-    stop(status.with_context(
-        fmt::format("service {}, epoch {}, micro-batch {}", name, epoch_, service.done)));
+    stop(status.with_context(fmt::format("service {}, epoch {}, micro-batch {}", name, epoch_,
+                                         service.micro(service.done))));
     return;
   }
   for (const ChannelId output : service.outputs) {
@@ -402,6 +413,11 @@ Status Executor::restart(Generation first) {
                           plan_.services[id].name, services_in_flight_ - 1)};
     }
   }
+  if (first.micro % step_ != 0) {
+    return {Code::kInvalidArgument,
+            fmt::format("executor: cannot start with micro-batch {}: a step of the plan has {}",
+                        first.micro, step_)};
+  }
   epoch_ = first.epoch;
   end_ = first.micro;
   end_service_ = 0;
@@ -409,7 +425,7 @@ Status Executor::restart(Generation first) {
   unfinished_ = 0;
   status_ = Status();
   for (Channel& channel : channels_) channel.reset(first);
-  for (Service& service : services_) service.started = service.done = first.micro;
+  for (Service& service : services_) service.started = service.done = first.micro / service.every;
   stretches_.clear();
   for (LaneState& lane : lanes_) {
     lane.turn = 0;
@@ -448,18 +464,19 @@ const Executor::LaneState& Executor::agreed_lane() const {
   const auto agreed = [](const LaneState& lane) {
     return lane.spec.order == LaneOrder::kAgreed && !lane.services.empty() && lane.most_lag == 0;
   };
-  CORRO_CHECK(std::count_if(lanes_.begin(), lanes_.end(), agreed) == 1, "one agreed order");
+  CORRO_CHECK(step_ == 1 && std::count_if(lanes_.begin(), lanes_.end(), agreed) == 1,
+              "one agreed order");
   return *std::find_if(lanes_.begin(), lanes_.end(), agreed);
 }
 
 Generation Executor::next_generation(ServiceId service) const {
-  return {.epoch = epoch_, .micro = services_[service].started};
+  return {.epoch = epoch_, .micro = services_[service].micro(services_[service].started)};
 }
 
 uint32_t Executor::completed() const {
   uint32_t least = end_;
-  for (const Service& service : services_) least = std::min(least, service.done);
-  return least;
+  for (const Service& service : services_) least = std::min(least, service.done * service.every);
+  return least / step_ * step_;
 }
 
 uint32_t Executor::take_free_task() {
@@ -492,7 +509,7 @@ std::string Executor::describe_waiting() const {
   for (ServiceId id = 0; id < services_.size(); ++id) {
     if (services_[id].done >= end_of(id)) continue;
     text += fmt::format("service {}, micro-batch {}: {}\n", plan_.services[id].name,
-                        services_[id].done, waits_for(id));
+                        services_[id].micro(services_[id].done), waits_for(id));
   }
   for (const LaneState& lane : lanes_) {
     if (lane.one_shots == 0) continue;

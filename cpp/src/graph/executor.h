@@ -75,8 +75,8 @@ class Executor final {
   Executor& operator=(const Executor&) = delete;
   ~Executor() = default;
 
-  /// Lets every service fire for generations below `micro`; never takes back what was allowed
-  /// before. What it adds is a stretch: a lane with lags ends one before it begins the next, so that
+  /// Lets every service fire for generations below `micro`, one of several generations if all of them
+  /// are; never takes back what was allowed before. What it adds is a stretch: a lane with lags ends one before it begins the next, so that
   /// its order follows from the calls alone, not from when they come.
   void run_until(uint32_t micro);
   /// Starts everything the rule allows; true if anything started. Completions inside a start count
@@ -109,12 +109,14 @@ class Executor final {
   void stop(const Status& reason);
   /// Takes every slot back and sets all services to fire `first` next; run_until() starts again
   /// from there. Slots that are filled at the start carry `first` and what follows; their contents
-  /// are the caller's to restore. FAILED_PRECONDITION, naming one, while a service is in flight.
+  /// are the caller's to restore. FAILED_PRECONDITION, naming one, while a service is in flight;
+  /// INVALID_ARGUMENT for a generation that begins no step (step_of()).
   /// One-shots go on untouched.
   [[nodiscard]] Status restart(Generation first);
 
   /// Holds back every service that has not started, until leave(), and returns the firing of the
-  /// agreed lane that would have been next. For a plan with one lane in agreed order, without lags:
+  /// agreed lane that would have been next. For a plan with one lane in agreed order, without lags,
+  /// whose services all fire in every generation:
   /// there the firings of all ranks are the same ones, so ranks that freeze can compare how far they
   /// are.
   [[nodiscard]] Place freeze();
@@ -129,11 +131,13 @@ class Executor final {
   [[nodiscard]] const Status& status() const { return status_; }
   /// Every service has completed all generations allowed by run_until(), or left by leave().
   [[nodiscard]] bool reached() const { return unfinished_ == 0; }
-  /// The least generation that a service of the plan has not completed; run_until()'s for a plan
-  /// without services. O(services).
+  /// The least generation that a service of the plan has not completed, of those that begin a step;
+  /// run_until()'s for a plan without services. O(services).
   [[nodiscard]] uint32_t completed() const;
   /// The least generation that this service has not completed.
-  [[nodiscard]] uint32_t completed_by(ServiceId service) const { return services_[service].done; }
+  [[nodiscard]] uint32_t completed_by(ServiceId service) const {
+    return services_[service].done * services_[service].every;
+  }
   /// Nothing is in flight and no one-shot waits.
   [[nodiscard]] bool idle() const { return in_flight_ == 0 && waiting_ == 0; }
   /// How many one-shots of the lane wait or are in flight.
@@ -174,8 +178,12 @@ class Executor final {
     std::vector<ChannelId> outputs;
     std::vector<Slot*> input_slots;
     std::vector<Slot*> output_slots;
-    uint32_t started = 0;
+    uint32_t every = 1;
+    uint32_t started = 0;  ///< Firings, as if it had fired for all generations before the first.
     uint32_t done = 0;
+
+    /// The last generation of this firing of it.
+    [[nodiscard]] uint32_t micro(uint32_t firing) const { return (firing + 1) * every - 1; }
   };
   struct LaneState {
     LaneSpec spec;
@@ -199,8 +207,10 @@ class Executor final {
   Status build_channels(const ExecutorOptions& options);
   void build_services();
 
-  /// The generation that the service may not fire any more.
-  [[nodiscard]] uint32_t end_of(ServiceId id) const { return end_ + (id < end_service_ ? 1 : 0); }
+  /// The firing of the service that may not start any more.
+  [[nodiscard]] uint32_t end_of(ServiceId id) const {
+    return (end_ + (id < end_service_ ? 1 : 0)) / services_[id].every;
+  }
   void count_unfinished();
   void add_stretch();
   /// Of a lane with lags: passes over turns for generations that are not of its stretch. Where
@@ -239,6 +249,7 @@ class Executor final {
   uint32_t free_task_ = kNone;
   uint32_t starting_ = kNone;  ///< The task whose start() is on the stack.
   uint32_t epoch_ = 0;
+  uint32_t step_ = 1;                ///< Generations.
   uint32_t end_ = 0;                 ///< No service fires this generation,
   ServiceId end_service_ = 0;        ///< but those below this one.
   std::vector<uint32_t> stretches_;  ///< Their ends, ascending, of those not yet completed.

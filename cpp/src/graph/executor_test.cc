@@ -266,6 +266,89 @@ TEST(Executor, BoundedStalenessIsInitialTokens) {
   }
 }
 
+/// Four micro-batches of work; then a step takes their four gradients and gives weights for four.
+class Steps : public ::testing::Test {
+ protected:
+  Steps() {
+    Plan plan;
+    plan.add_lane({.name = "cell"});
+    plan.add_lane({.name = "optimizer"});
+    const ChannelId weights =
+        plan.add_channel({.name = "weights", .slots = 2, .initial = 1, .slot_bytes = 1});
+    const ChannelId gradient = plan.add_channel({.name = "gradient", .slots = 5, .slot_bytes = 1});
+    const auto work = [this](const Firing& firing) {
+      read_.push_back(std::to_integer<int>(firing.inputs[0]->data[0]));
+      firing.outputs[0]->data[0] = std::byte{static_cast<uint8_t>(firing.generation.micro)};
+    };
+    const auto step = [this](const Firing& firing) {
+      steps_.push_back(firing.generation.micro);
+      for (const Slot* slot : firing.inputs) taken_.push_back(std::to_integer<int>(slot->data[0]));
+      firing.outputs[0]->data[0] = std::byte{static_cast<uint8_t>(firing.generation.micro + 1)};
+    };
+    plan.add_service({.name = "work", .inputs = {weights}, .outputs = {gradient}, .launch = work});
+    plan.add_service({.name = "step",
+                      .lane = 1,
+                      .every = 4,
+                      .inputs = {gradient},
+                      .outputs = {weights},
+                      .launch = step});
+    memory_.resize(7);
+    auto made = Executor::create(
+        plan, {&cell_, &optimizer_}, {.allocate = [this](ChannelId channel, uint32_t slot) {
+          return Result<std::span<std::byte>>(std::span(memory_).subspan(2 * channel + slot, 1));
+        }});
+    CORRO_CHECK(made.ok(), made.status().to_string());
+    executor_ = std::move(made).value();
+  }
+
+  void run_until(uint32_t micro) {
+    executor_->run_until(micro);
+    while (executor_->poll({})) {
+      executor_->complete(cell_.tickets.back());
+      if (!optimizer_.tickets.empty()) executor_->complete(optimizer_.tickets.back());
+    }
+  }
+
+  ManualLane cell_, optimizer_;
+  std::vector<std::byte> memory_;
+  std::vector<int> read_, taken_;
+  std::vector<uint32_t> steps_;
+  std::unique_ptr<Executor> executor_;
+};
+
+TEST_F(Steps, AServiceFiresOnceForSeveralMicroBatches) {
+  run_until(12);
+  EXPECT_TRUE(executor_->reached()) << executor_->describe_waiting();
+  EXPECT_THAT(read_, ElementsAre(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8)) << "each weights four times";
+  EXPECT_THAT(taken_, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)) << "in the order of time";
+  EXPECT_THAT(steps_, ElementsAre(3, 7, 11)) << "with the last micro-batch of each";
+  EXPECT_EQ(executor_->completed_by(1), 12U);
+}
+
+TEST_F(Steps, DoNotFireForAPart) {
+  run_until(6);
+  EXPECT_TRUE(executor_->reached());
+  EXPECT_EQ(read_.size(), 6U);
+  EXPECT_EQ(steps_.size(), 1U);
+  EXPECT_EQ(executor_->completed(), 4U) << "where all can begin again";
+  run_until(8);
+  EXPECT_THAT(steps_, ElementsAre(3, 7));
+}
+
+TEST_F(Steps, BeginAgainWithTheFirstMicroBatchOfOne) {
+  run_until(7);
+  EXPECT_EQ(
+      executor_->restart({.epoch = 1, .micro = 6}).to_string(),
+      "INVALID_ARGUMENT: executor: cannot start with micro-batch 6: a step of the plan has 4");
+  ASSERT_TRUE(executor_->restart({.epoch = 1, .micro = 4}).ok());
+  memory_[0] = std::byte{4};  // The weights that were there then.
+  read_.clear();
+  taken_.clear();
+  run_until(12);
+  EXPECT_THAT(read_, ElementsAre(4, 4, 4, 4, 8, 8, 8, 8));
+  EXPECT_THAT(taken_, ElementsAre(4, 5, 6, 7, 8, 9, 10, 11));
+}
+
 TEST(Executor, CompletionInsideTheLaunchCounts) {
   Plan plan = chain(1);
   std::unique_ptr<Executor> executor;

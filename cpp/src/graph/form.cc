@@ -18,7 +18,11 @@ Status invalid(std::string place, std::string_view what) {
 /// Checks a plan list by list; every message begins with the place.
 class Form {
  public:
-  explicit Form(const Plan& plan) : plan_(plan), named_by_(plan.channels.size()) {}
+  explicit Form(const Plan& plan)
+      : plan_(plan),
+        step_(step_of(plan)),
+        named_by_(plan.channels.size()),
+        every_(plan.lanes.size()) {}
 
   Status run() {
     if (plan_.ranks == 0 || plan_.ranks > kMostRanks) {
@@ -76,6 +80,7 @@ class Form {
                      fmt::format("there is no lane {} of {}", service.lane, plan_.lanes.size()));
     }
     CORRO_TRY(check_lag(at("lag"), service));
+    CORRO_TRY(check_every(at("every"), service));
     CORRO_TRY(check_duration(at("duration_ns"), service.duration));
     CORRO_TRY(check_channels(at("inputs"), 2 * id + 1, service.inputs));
     CORRO_TRY(check_channels(at("outputs"), 2 * id + 2, service.outputs));
@@ -91,6 +96,28 @@ class Form {
     return invalid(std::move(place), fmt::format("needs a lane in agreed order; \"{}\" is in order "
                                                  "of priority",
                                                  lane.name));
+  }
+
+  Status check_every(std::string place, const ServiceSpec& service) {
+    if (service.every == 0 || service.every > kMostEvery)
+      return invalid(std::move(place), fmt::format("must be from 1 to {}", kMostEvery));
+    if (step_ % service.every != 0)
+      return invalid(std::move(place), fmt::format("must divide {}, the largest", step_));
+    firings_ += step_ / service.every;
+    if (step_ > 1 && firings_ > kMostFirings) {
+      return invalid(std::move(place), fmt::format("{} micro-batches have more than {} firings",
+                                                   step_, kMostFirings));
+    }
+    if (service.every > 1 && service.lag > 0)
+      return invalid(std::move(place), "has no lag beside it");
+    const LaneSpec& lane = plan_.lanes[service.lane];
+    uint32_t& of_lane = every_[service.lane];
+    if (of_lane == 0) of_lane = service.every;
+    if (of_lane == service.every || lane.order != LaneOrder::kAgreed) return {};
+    return invalid(std::move(place),
+                   fmt::format("must be {}, as of the other services of lane \"{}\","
+                               " which is in agreed order",
+                               of_lane, lane.name));
   }
 
   static Status check_duration(std::string place, Duration duration) {
@@ -196,6 +223,7 @@ class Form {
     }
     size_t crossing = 0;
     for (const ServiceId consumer : ends.consumers) {
+      CORRO_TRY(check_pace(id, ends.producers.front(), consumer));
       if (meet(ends.producers.front(), consumer)) continue;
       ++crossing;
       if (ranks_of(plan_, ends.producers.front()).size() == 1 &&
@@ -219,6 +247,32 @@ class Form {
     return {};
   }
 
+  [[nodiscard]] Status check_pace(ChannelId id, ServiceId producer, ServiceId consumer) const {
+    const ChannelSpec& channel = plan_.channels[id];
+    const ServiceSpec& reader = plan_.services[consumer];
+    const uint32_t fills = plan_.services[producer].every;
+    const std::string place = fmt::format("channels[{}]", id);
+    if (fills % reader.every != 0 && reader.every % fills != 0) {
+      return invalid(place,
+                     fmt::format("\"{}\" joins {}, every {}, and {}, every {}; one has to divide "
+                                 "the other",
+                                 channel.name, plan_.services[producer].name, fills, reader.name,
+                                 reader.every));
+    }
+    const uint32_t takes = pace_of(plan_, producer, consumer).takes;
+    if (takes > channel.slots) {
+      return invalid(place + ".slots", fmt::format("must be at least {}, which {} takes at a time",
+                                                   takes, reader.name));
+    }
+    if (takes > 1 && channel.slot_bytes > 0 && (reader.operation || reader.copy)) {
+      return invalid(place,
+                     fmt::format("\"{}\" has memory, of which {} would take {} slots at a time; "
+                                 "only a function can",
+                                 channel.name, reader.name, takes));
+    }
+    return {};
+  }
+
   /// True if the services have a rank in common. Looks for the fewer ranks among the more.
   [[nodiscard]] bool meet(ServiceId a, ServiceId b) const {
     if (ranks_of(plan_, a).size() > ranks_of(plan_, b).size()) std::swap(a, b);
@@ -227,7 +281,10 @@ class Form {
   }
 
   const Plan& plan_;
+  uint32_t step_;
   std::vector<size_t> named_by_;  ///< By channel: the last list that named it.
+  std::vector<uint32_t> every_;   ///< By lane: of its first service; 0: it has none yet.
+  uint64_t firings_ = 0;          ///< Of a step, so far.
 };
 
 }  // namespace

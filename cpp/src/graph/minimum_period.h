@@ -22,26 +22,26 @@ struct Ratio {
 
 /// Returns duration and tokens of a cycle whose ratio is above `bound`, or nothing when there is
 /// none.
-inline std::optional<Ratio> find_slower_cycle(const std::vector<Edge>& edges, size_t services,
-                                              Ratio bound) {
-  std::vector<Wide> longest(services, 0);
-  std::vector<const Edge*> via(services, nullptr);
-  constexpr ServiceId kNoService = std::numeric_limits<ServiceId>::max();
-  ServiceId improved = kNoService;
-  for (size_t round = 0; round <= services; ++round) {
-    improved = kNoService;
-    for (const Edge& edge : edges) {
+inline std::optional<Ratio> find_slower_cycle(const Precedence& graph, Ratio bound) {
+  const size_t nodes = graph.services.size();
+  std::vector<Wide> longest(nodes, 0);
+  std::vector<const Edge*> via(nodes, nullptr);
+  constexpr size_t kNone = std::numeric_limits<size_t>::max();
+  size_t improved = kNone;
+  for (size_t round = 0; round <= nodes; ++round) {
+    improved = kNone;
+    for (const Edge& edge : graph.edges) {
       const Wide weight = edge.duration * bound.tokens - edge.tokens * bound.duration;
       if (longest[edge.from] + weight <= longest[edge.to]) continue;
       longest[edge.to] = longest[edge.from] + weight;
       via[edge.to] = &edge;
       improved = edge.to;
     }
-    if (improved == kNoService) return std::nullopt;
+    if (improved == kNone) return std::nullopt;
   }
-  for (size_t i = 0; i < services; ++i) improved = via[improved]->from;  // Now surely on the cycle.
+  for (size_t i = 0; i < nodes; ++i) improved = via[improved]->from;  // Now surely on the cycle.
   Ratio found{.duration = 0, .tokens = 0};
-  ServiceId at = improved;
+  size_t at = improved;
   do {
     found.duration += via[at]->duration;
     found.tokens += via[at]->tokens;
@@ -56,20 +56,19 @@ inline std::optional<Ratio> find_slower_cycle(const std::vector<Edge>& edges, si
 /// the ratio with Bellman-Ford as the cycle finder (Lawler, "Combinatorial optimization",
 /// ch. 3.13). Requires a plan of one rank and check(plan).ok().
 [[nodiscard]] inline double minimum_period_ns(const Plan& plan) {
-  const std::vector<Edge> edges = edges_of(plan);
+  const Precedence graph = precedence_of(plan);
   Ratio slowest;
-  while (const auto found = find_slower_cycle(edges, plan.services.size(), slowest)) {
-    slowest = *found;
-  }
-  double period = static_cast<double>(slowest.duration) / static_cast<double>(slowest.tokens);
+  while (const auto found = find_slower_cycle(graph, slowest)) slowest = *found;
+  const uint32_t generations = step_of(plan);
+  double step = static_cast<double>(slowest.duration) / static_cast<double>(slowest.tokens);
   for (LaneId lane = 0; lane < plan.lanes.size(); ++lane) {
     Wide work = 0;
     for (const ServiceSpec& service : plan.services) {
-      if (service.lane == lane) work += service.duration.count();
+      if (service.lane == lane) work += service.duration.count() * (generations / service.every);
     }
-    period = std::max(period, static_cast<double>(work) / plan.lanes[lane].depth);
+    step = std::max(step, static_cast<double>(work) / plan.lanes[lane].depth);
   }
-  return period;
+  return step / generations;
 }
 
 }  // namespace corro::graph

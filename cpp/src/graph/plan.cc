@@ -16,42 +16,50 @@ namespace {
 
 __extension__ using Wide = __int128;  // Products of two 64-bit quantities.
 
-/// Finds a cycle of edges without a token in sum. Where lags make edges with less than none, services
-/// are first put as many generations ahead as makes all edges have none or more (a shortest path);
+/// Finds a cycle of edges without a token in sum. Where lags make edges with less than none, nodes
+/// are first put as many steps ahead as makes all edges have none or more (a shortest path);
 /// that changes no cycle's sum, so that a depth-first search over edges without tokens finds it.
 class CycleSearch {
  public:
   explicit CycleSearch(const Plan& plan)
-      : edges_(edges_of(plan)),
-        ahead_(plan.services.size()),
-        via_(plan.services.size()),
-        next_(plan.services.size()),
-        state_(plan.services.size(), State::kNew) {}
+      : graph_(precedence_of(plan)),
+        ahead_(graph_.services.size()),
+        via_(graph_.services.size()),
+        next_(graph_.services.size()),
+        state_(graph_.services.size(), State::kNew) {}
 
   std::vector<ServiceId> run() {
-    if (const Edge* edge = put_ahead(); edge != nullptr) return cycle_through(edge);
-    for (const Edge& edge : edges_) {
-      if (ahead_[edge.from] + edge.tokens == ahead_[edge.to]) next_[edge.from].push_back(edge.to);
-    }
-    for (ServiceId id = 0; id < next_.size(); ++id) {
-      if (state_[id] == State::kNew && visit(id)) return cycle_;
-    }
-    return {};
+    find();
+    std::vector<ServiceId> services;
+    for (const size_t node : cycle_) services.push_back(graph_.services[node]);
+    services.erase(std::unique(services.begin(), services.end()), services.end());
+    if (services.size() > 1 && services.front() == services.back()) services.pop_back();
+    return services;
   }
 
  private:
   enum class State : uint8_t { kNew, kOnPath, kDone };
   struct Frame {
-    ServiceId service;
+    size_t node;
     size_t edge;
   };
+
+  void find() {
+    if (const Edge* edge = put_ahead(); edge != nullptr) return keep_cycle_through(edge);
+    for (const Edge& edge : graph_.edges) {
+      if (ahead_[edge.from] + edge.tokens == ahead_[edge.to]) next_[edge.from].push_back(edge.to);
+    }
+    for (size_t node = 0; node < next_.size(); ++node) {
+      if (state_[node] == State::kNew && visit(node)) return;
+    }
+  }
 
   /// Bellman-Ford. Returns an edge behind a cycle with less than no token, or null.
   const Edge* put_ahead() {
     const Edge* improved = nullptr;
     for (size_t round = 0; round <= ahead_.size(); ++round) {
       improved = nullptr;
-      for (const Edge& edge : edges_) {
+      for (const Edge& edge : graph_.edges) {
         if (ahead_[edge.from] + edge.tokens >= ahead_[edge.to]) continue;
         ahead_[edge.to] = ahead_[edge.from] + edge.tokens;
         improved = via_[edge.to] = &edge;
@@ -61,7 +69,7 @@ class CycleSearch {
     return improved;
   }
 
-  std::vector<ServiceId> cycle_through(const Edge* edge) {
+  void keep_cycle_through(const Edge* edge) {
     for (size_t i = 0; i < via_.size(); ++i) edge = via_[edge->from];  // Now surely on the cycle.
     const Edge* const first = edge;
     do {
@@ -69,20 +77,19 @@ class CycleSearch {
       edge = via_[edge->from];
     } while (edge != first);
     std::reverse(cycle_.begin(), cycle_.end());
-    return cycle_;
   }
 
-  bool visit(ServiceId root) {
+  bool visit(size_t root) {
     std::vector<Frame> path{{root, 0}};
     state_[root] = State::kOnPath;
     while (!path.empty()) {
       Frame& top = path.back();
-      if (top.edge == next_[top.service].size()) {
-        state_[top.service] = State::kDone;
+      if (top.edge == next_[top.node].size()) {
+        state_[top.node] = State::kDone;
         path.pop_back();
         continue;
       }
-      const ServiceId to = next_[top.service][top.edge++];
+      const size_t to = next_[top.node][top.edge++];
       if (state_[to] == State::kOnPath) {
         keep_cycle(path, to);
         return true;
@@ -95,18 +102,18 @@ class CycleSearch {
     return false;
   }
 
-  void keep_cycle(const std::vector<Frame>& path, ServiceId first) {
+  void keep_cycle(const std::vector<Frame>& path, size_t first) {
     auto from = std::find_if(path.begin(), path.end(),
-                             [first](const Frame& frame) { return frame.service == first; });
-    for (; from != path.end(); ++from) cycle_.push_back(from->service);
+                             [first](const Frame& frame) { return frame.node == first; });
+    for (; from != path.end(); ++from) cycle_.push_back(from->node);
   }
 
-  std::vector<Edge> edges_;
-  std::vector<int64_t> ahead_;    ///< By service.
-  std::vector<const Edge*> via_;  ///< By service: the edge that has last changed `ahead_`.
-  std::vector<std::vector<ServiceId>> next_;
+  Precedence graph_;
+  std::vector<int64_t> ahead_;    ///< By node.
+  std::vector<const Edge*> via_;  ///< By node: the edge that has last changed `ahead_`.
+  std::vector<std::vector<size_t>> next_;
   std::vector<State> state_;
-  std::vector<ServiceId> cycle_;
+  std::vector<size_t> cycle_;  ///< Nodes.
 };
 
 void write_numbers(ByteWriter& writer, const std::vector<uint32_t>& numbers) {
@@ -135,6 +142,7 @@ void write_service(ByteWriter& writer, const ServiceSpec& service) {
   writer.write(service.lane);
   writer.write(service.priority);
   writer.write(service.lag);
+  writer.write(service.every);
   writer.write(service.duration.count());
   write_numbers(writer, service.inputs);
   write_numbers(writer, service.outputs);
@@ -192,6 +200,12 @@ uint64_t slot_bytes(const Plan& plan) {
   }
   const Wide most = std::numeric_limits<uint64_t>::max();
   return static_cast<uint64_t>(std::min(sum, most));
+}
+
+uint32_t step_of(const Plan& plan) {
+  uint32_t step = 1;
+  for (const ServiceSpec& service : plan.services) step = std::max(step, service.every);
+  return step;
 }
 
 uint64_t hash_of(const Plan& plan) {

@@ -30,6 +30,9 @@ inline constexpr uint32_t kMostRanks = 1U << 20U;
 inline constexpr uint32_t kMostDepth = 1U << 16U;
 inline constexpr uint32_t kMostSlots = 1U << 16U;
 inline constexpr uint32_t kMostLag = 1U << 16U;
+inline constexpr uint32_t kMostEvery = 1U << 16U;
+inline constexpr uint64_t kMostFirings = uint64_t{1}
+                                         << 22U;  ///< Of a step, where some `every` is above 1.
 inline constexpr uint64_t kMostSlotBytes = uint64_t{1} << 48U;
 inline constexpr Duration kMostDuration = std::chrono::hours(2);
 inline constexpr uint64_t kMostCount = uint64_t{1} << 40U;
@@ -90,8 +93,8 @@ enum class CopyKind : uint8_t {
   return kNames[static_cast<size_t>(kind)];
 }
 
-/// What the engine copies as a service, on the one rank of its lane. The range of micro-batch m
-/// begins at byte offset + (m modulo count) * stride.
+/// What the engine copies as a service, on the one rank of its lane. The range of its firing n, from
+/// 0, begins at byte offset + (n modulo count) * stride.
 struct CopySpec {
   CopyKind kind = CopyKind::kMemory;
   std::string path = {};  ///< The file of a read or a write, as that rank's process finds it.
@@ -108,7 +111,12 @@ struct ServiceSpec {
   LaneId lane = 0;
   int32_t priority = 0;  ///< Less goes first (LaneOrder::kPriority).
   uint32_t lag = 0;      ///< Generations behind the lane's round (LaneOrder::kAgreed).
-  Duration duration{};   ///< Predicted; what virtual lanes take.
+  /// Micro-batches of one firing, which comes with the last of them: an optimizer's step. Every one
+  /// of a plan divides the largest; those of a lane in agreed order are equal, and without a lag.
+  /// Of a channel from services that fire oftener it takes as many slots as that at a time; what it
+  /// fills is read as often.
+  uint32_t every = 1;
+  Duration duration{};  ///< Predicted; what virtual lanes take.
   std::vector<ChannelId> inputs = {};
   std::vector<ChannelId> outputs = {};
   std::optional<OperationSpec> operation = {};  ///< Every service of several ranks has one.
@@ -116,7 +124,8 @@ struct ServiceSpec {
   Launch launch = {};  ///< Not part of the plan's hash; virtual lanes do without.
 };
 
-/// A timed marked graph: all services fire equally often. An executor runs plans of one rank; it
+/// A timed marked graph: all services fire equally often, but for those that fire once `every` so
+/// many micro-batches, which its check unrolls. An executor runs plans of one rank; it
 /// copies them and never changes them.
 struct Plan {
   uint32_t epoch = 0;  ///< The engine's, when it loads the plan; not in the file.
@@ -148,6 +157,10 @@ struct PlanLimits {
 /// hold (saturated).
 [[nodiscard]] uint64_t slot_bytes(const Plan& plan);
 
+/// Returns the largest `every` of its services: after so many micro-batches slots are marked as at the
+/// start.
+[[nodiscard]] uint32_t step_of(const Plan& plan);
+
 /// Returns a hash of everything but the launches: equal on ranks that hold the same plan (FNV-1a,
 /// 64 bits).
 [[nodiscard]] uint64_t hash_of(const Plan& plan);
@@ -156,7 +169,8 @@ struct PlanLimits {
 /// exactly when there is none (Commoner, Holt, Even, Pnueli, "Marked directed graphs", 1971). A
 /// channel is an edge to each consumer with `initial` tokens and one back with the free slots; a
 /// lane in agreed order is a cycle with one token, whose edges have more or less than none where
-/// lags differ. Requires a well formed plan of one rank.
+/// lags differ. Where services fire once in several generations, each firing of a step is a node (Lee
+/// and Messerschmitt, "Synchronous data flow", 1987). Requires a well formed plan of one rank.
 [[nodiscard]] std::vector<ServiceId> find_token_free_cycle(const Plan& plan);
 
 }  // namespace corro::graph

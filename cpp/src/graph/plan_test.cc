@@ -190,6 +190,67 @@ TEST(CheckOfCopies, RefusesWhatCannotBeCopied) {
   refused(far, 8, 0, ".offset: must be from 0 to 4611686018427387904");
 }
 
+/// Four micro-batches of work, then a step that gives the next weights.
+Plan steps(ChannelSpec gradients, ChannelSpec weights) {
+  Plan plan = two_services(std::move(gradients), std::move(weights));
+  plan.services[0].name = "work";
+  plan.services[1].name = "step";
+  plan.services[1].every = 4;
+  return plan;
+}
+
+TEST(CheckOfSteps, FindsACycleAmongTheFiringsOfAStep) {
+  EXPECT_TRUE(check(steps({.name = "g", .slots = 4}, {.name = "w", .initial = 1})).ok());
+  const Status status = check(steps({.name = "g", .slots = 4}, {.name = "w"}));
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("work -> step -> work;"));
+}
+
+TEST(CheckOfSteps, RefusesWhatDoesNotFit) {
+  const Plan good = steps({.name = "g", .slots = 4, .slot_bytes = 8}, {.name = "w", .initial = 1});
+  ASSERT_TRUE(check(good).ok());
+  const auto refused = [&good](auto&& change, const char* words) {
+    Plan plan = good;
+    change(plan);
+    EXPECT_EQ(check(plan).to_string(), std::string("INVALID_ARGUMENT: plan: ") + words);
+  };
+  refused([](Plan& p) { p.services[1].every = 0; }, "services[1].every: must be from 1 to 65536");
+  refused([](Plan& p) { p.services[0].every = 3; },
+          "services[0].every: must divide 4, the largest");
+  refused([](Plan& p) { p.channels[0].slots = 3; },
+          "channels[0].slots: must be at least 4, which step takes at a time");
+  refused(
+      [](Plan& p) { p.lanes[0].order = LaneOrder::kAgreed; },
+      "services[1].every: must be 1, as of the other services of lane \"lane\", which is in agreed "
+      "order");
+  refused(
+      [](Plan& p) {
+        p.services[1].lane = p.add_lane({.name = "own", .order = LaneOrder::kAgreed});
+        p.services[1].lag = 1;
+      },
+      "services[1].every: has no lag beside it");
+  refused(
+      [](Plan& p) {
+        p.services[1].lane = p.add_lane({.name = "own", .order = LaneOrder::kAgreed});
+        p.services[1].operation = OperationSpec{};
+      },
+      "channels[0]: \"g\" has memory, of which step would take 4 slots at a time; only a function "
+      "can");
+  refused(
+      [](Plan& p) {
+        p.services[0].every = 2;
+        p.add_service({.name = "slow", .lane = 0, .every = 36});
+        p.services[1].every = 3;
+      },
+      "channels[0]: \"g\" joins work, every 2, and step, every 3; one has to divide the other");
+  refused(
+      [](Plan& p) {
+        for (int i = 0; i < 64; ++i) p.add_service({.name = "many", .lane = 0});
+        p.services[1].every = 65536;
+      },
+      "services[64].every: 65536 micro-batches have more than 4194304 firings");
+}
+
 TEST(PlanHash, ChangesWithEverythingButTheLaunch) {
   const Plan plan = two_services({.name = "forth"}, {.name = "back", .initial = 1});
   Plan other = plan;
@@ -220,6 +281,7 @@ TEST(PlanHash, ChangesWithEverythingButTheLaunch) {
   differs([](Plan& p) { p.services[0].name = "x"; });
   differs([](Plan& p) { p.services[0].priority = 1; });
   differs([](Plan& p) { p.services[0].lag = 1; });
+  differs([](Plan& p) { p.services[0].every = 2; });
   differs([](Plan& p) { p.services[0].duration = Duration(1); });
   differs([](Plan& p) { std::swap(p.services[0].inputs, p.services[0].outputs); });
 }
@@ -240,8 +302,8 @@ TEST(MinimumPeriod, IsTheSlowestCycleOrTheBusiestLane) {
   EXPECT_EQ(minimum_period_ns(plan), 50);
 }
 
-/// Reads what the first consumer can read, to the end; other consumers see no difference.
-uint32_t readable_slots(Channel& channel) {
+/// Lets the first consumer read what it can, to the end; other consumers see no difference.
+uint32_t readings(Channel& channel) {
   uint32_t readable = 0;
   for (; channel.can_read(0); ++readable) channel.release(0);
   return readable;
@@ -252,22 +314,27 @@ TEST(RandomPlans, NeverStandStillReturnToTheirMarkingAndNeverBeatTheBound) {
   for (uint64_t seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    const Plan plan = random_live_plan(random);
+    Plan plan = random_live_plan(random);
     ASSERT_TRUE(check(plan).ok()) << check(plan).to_string();
+    if (seed % 2 == 1) add_random_rates(random, plan);
+    if (!check(plan).ok()) continue;
     VirtualLanes lanes(plan, {.seed = seed});
     auto executor = Executor::create(plan, lanes.lanes());
     ASSERT_TRUE(executor.ok());
     Executor* const running = executor->get();
     running->run_until(kGenerations);
     const Time end = lanes.run(*running);
+    const auto ends = ends_of(plan);
     ASSERT_TRUE(running->reached()) << running->describe_waiting();
     for (ChannelId id = 0; id < plan.channels.size(); ++id) {
-      EXPECT_EQ(readable_slots(running->channel(id)), plan.channels[id].initial)
-          << "all fired equally often: the first marking is back";
+      const Pace pace = pace_of(plan, ends[id].producers[0], ends[id].consumers[0]);
+      EXPECT_EQ(readings(running->channel(id)), plan.channels[id].initial * pace.reads / pace.takes)
+          << "whole steps have been fired: the first marking is back";
     }
     // Around a cycle of duration D with T tokens, N firings take at least (N / T - 1) D.
     Duration all{};
-    for (const ServiceSpec& service : plan.services) all += service.duration;
+    for (const ServiceSpec& service : plan.services)
+      all += service.duration * (step_of(plan) / service.every);
     EXPECT_GE(static_cast<double>((end.since_start + all).count()),
               minimum_period_ns(plan) * kGenerations);
   }
@@ -320,15 +387,19 @@ TEST(RandomPlans, FindATokenFreeCycleExactlyWhenOneStandsStill) {
       60;  // A lag shows once so many generations are not passed over.
   int stuck = 0;
   int live_with_lags = 0;
-  for (uint64_t seed = 0; seed < 800; ++seed) {
+  int live_with_rates = 0;
+  for (uint64_t seed = 0; seed < 1200; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     Plan plan = random_live_plan(random);
-    const bool lags = seed % 2 == 1;
+    const bool lags = seed % 3 == 1;
+    const bool rates = seed % 3 == 2;
     if (lags) add_random_lags(random, plan);
+    if (rates) add_random_rates(random, plan);
     for (ChannelSpec& channel : plan.channels) {
-      if (random() % (lags ? 20 : 3) == 0) channel.initial = 0;
+      if (random() % (lags || rates ? 20 : 3) == 0) channel.initial = 0;
     }
+    ASSERT_TRUE(check_form(plan).ok());
     const bool live = find_token_free_cycle(plan).empty();
     // What the checker says is compared with a marking played by hand, without the executor.
     std::vector<uint64_t> fired(plan.services.size(), 0);
@@ -339,19 +410,22 @@ TEST(RandomPlans, FindATokenFreeCycleExactlyWhenOneStandsStill) {
     const auto may_fire = [&](ServiceId id) {
       const ServiceSpec& service = plan.services[id];
       for (const ChannelId c : service.inputs) {
-        if (fired[producer[c]] + plan.channels[c].initial <= fired[id]) return false;
+        const Pace pace = pace_of(plan, producer[c], id);
+        const uint64_t needed = (fired[id] / pace.reads + 1) * pace.takes;
+        if (fired[producer[c]] + plan.channels[c].initial < needed) return false;
       }
       for (ServiceId reader = 0; reader < plan.services.size(); ++reader) {
         for (const ChannelId c : plan.services[reader].inputs) {
-          const bool full =
-              fired[id] + plan.channels[c].initial >= fired[reader] + plan.channels[c].slots;
-          if (producer[c] == id && full) return false;
+          if (producer[c] != id) continue;
+          const Pace pace = pace_of(plan, id, reader);
+          const uint64_t freed = fired[reader] / pace.reads * pace.takes;
+          if (fired[id] + plan.channels[c].initial >= freed + plan.channels[c].slots) return false;
         }
       }
       for (ServiceId other = 0; other < plan.services.size(); ++other) {
         if (plan.services[other].lane != service.lane || other == id) continue;
         if (plan.lanes[service.lane].order != LaneOrder::kAgreed) continue;
-        if (fired[other] == kGenerations) continue;
+        if (fired[other] == kGenerations / plan.services[other].every) continue;
         const auto round = [&](ServiceId s) { return fired[s] + plan.services[s].lag; };
         if (other < id ? round(other) <= round(id) : round(other) < round(id)) return false;
       }
@@ -361,18 +435,23 @@ TEST(RandomPlans, FindATokenFreeCycleExactlyWhenOneStandsStill) {
     while (moved) {
       moved = false;
       for (ServiceId id = 0; id < fired.size(); ++id) {
-        if (fired[id] < kGenerations && may_fire(id)) {
+        if (fired[id] < kGenerations / plan.services[id].every && may_fire(id)) {
           ++fired[id];
           moved = true;
         }
       }
     }
-    EXPECT_EQ(*std::min_element(fired.begin(), fired.end()) == kGenerations, live);
+    bool all = true;
+    for (ServiceId id = 0; id < fired.size(); ++id)
+      all &= fired[id] == kGenerations / plan.services[id].every;
+    EXPECT_EQ(all, live);
     stuck += live ? 0 : 1;
+    live_with_rates += live && rates ? 1 : 0;
     live_with_lags += live && lags ? 1 : 0;
   }
   EXPECT_GT(stuck, 100) << "the test sees both cases";
   EXPECT_GT(live_with_lags, 50);
+  EXPECT_GT(live_with_rates, 50);
 }
 
 }  // namespace

@@ -121,4 +121,21 @@ inline void add_random_lags(std::mt19937_64& random, Plan& plan) {
   for (ChannelSpec& channel : plan.channels) channel.slots += static_cast<uint32_t>(random() % 3);
 }
 
+/// Has services fire once in one, two or four generations, those of a lane in agreed order alike; the
+/// plan may stand still then.
+inline void add_random_rates(std::mt19937_64& random, Plan& plan) {
+  for (LaneId lane = 0; lane < plan.lanes.size(); ++lane) {
+    const uint32_t of_lane = 1U << random() % 3;
+    for (ServiceSpec& service : plan.services) {
+      if (service.lane != lane) continue;
+      const bool agreed = plan.lanes[lane].order == LaneOrder::kAgreed;
+      service.every = agreed ? of_lane : 1U << random() % 3;
+    }
+  }
+  for (ChannelSpec& channel : plan.channels) {
+    channel.slots += 3;  // As many as are taken at a time.
+    channel.slot_bytes = 0;
+  }
+}
+
 }  // namespace corro::graph

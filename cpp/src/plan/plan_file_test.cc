@@ -58,8 +58,10 @@ TEST(PlanFile, EveryFieldKeepsItsLargestAndSmallestValue) {
                     .priority = std::numeric_limits<int32_t>::min(),
                     .duration = graph::kMostDuration,
                     .outputs = {0}});
-  plan.add_service(
-      {.name = "last", .priority = std::numeric_limits<int32_t>::max(), .inputs = {0}});
+  plan.add_service({.name = "last",
+                    .priority = std::numeric_limits<int32_t>::max(),
+                    .every = graph::kMostEvery,
+                    .inputs = {0}});
   plan.add_service({.name = "reduce",
                     .lane = 1,
                     .lag = graph::kMostLag,

@@ -117,9 +117,9 @@ void PlanReader::read_channel(const Json& item, const Place& place) {
 }
 
 void PlanReader::read_service(const Json& item, const Place& place) {
-  ObjectReader object(
-      item, place, reading_,
-      {"name", "lane", "priority", "lag", "duration_ns", "inputs", "outputs", "operation", "copy"});
+  ObjectReader object(item, place, reading_,
+                      {"name", "lane", "priority", "lag", "every", "duration_ns", "inputs",
+                       "outputs", "operation", "copy"});
   ServiceSpec service;
   service.name = services_.add(object, place, reading_);
   const std::string lane = object.text("lane");
@@ -128,6 +128,7 @@ void PlanReader::read_service(const Json& item, const Place& place) {
   service.priority =
       static_cast<int32_t>(object.integer("priority", {Limits::min(), Limits::max()}, 0));
   service.lag = static_cast<uint32_t>(object.integer("lag", {0, graph::kMostLag}, 0));
+  service.every = static_cast<uint32_t>(object.integer("every", {1, graph::kMostEvery}, 1));
   service.duration = Duration(object.integer("duration_ns", {0, graph::kMostDuration.count()}, 0));
   service.inputs = read_channels(object, "inputs");
   service.outputs = read_channels(object, "outputs");

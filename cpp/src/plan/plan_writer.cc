@@ -90,6 +90,7 @@ Written service_to_json(const Plan& plan, const ServiceSpec& service) {
   Written object{{"name", service.name}, {"lane", plan.lanes[service.lane].name}};
   put(object, "priority", service.priority, usual.priority);
   put(object, "lag", service.lag, usual.lag);
+  put(object, "every", service.every, usual.every);
   put(object, "duration_ns", service.duration.count(), usual.duration.count());
   put(object, "inputs", names_of(service.inputs), {});
   put(object, "outputs", names_of(service.outputs), {});

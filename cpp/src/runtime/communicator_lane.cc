@@ -7,91 +7,90 @@
 namespace corro::runtime {
 namespace {
 
-/// Which of these channels has memory; -1: none. An error if it is not the only one.
-Result<int32_t> only_memory(const graph::Part& part, const std::vector<graph::ChannelId>& ends,
-                            const std::string& service, const char* side) {
-  int32_t found = -1;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    if (part.plan.channels[ends[i]].slot_bytes == 0) continue;
-    if (found >= 0) {
+/// The one of these channels that has memory, or null. An error if it is not the only one.
+Result<const graph::ChannelSpec*> only_memory(const graph::Part& part,
+                                              const std::vector<graph::ChannelId>& ends,
+                                              const std::string& service, const char* side) {
+  const graph::ChannelSpec* found = nullptr;
+  for (const graph::ChannelId end : ends) {
+    if (part.plan.channels[end].slot_bytes == 0) continue;
+    if (found != nullptr) {
       return Status(Code::kInvalidArgument,
                     fmt::format("plan: service \"{}\" has several {} with memory on one rank; a "
                                 "collective uses one",
                                 service, side));
     }
-    found = static_cast<int32_t>(i);
+    found = &part.plan.channels[end];
   }
   return found;
 }
 
-Status check_room(const graph::Part& part, const graph::ServiceSpec& service,
-                  const std::vector<graph::ChannelId>& ends, int32_t which, uint64_t bytes) {
-  if (which < 0) return {};
-  const graph::ChannelSpec& channel = part.plan.channels[ends[static_cast<size_t>(which)]];
-  if (bytes <= channel.slot_bytes) return {};
+Status check_room(const graph::ServiceSpec& service, const graph::ChannelSpec* channel,
+                  uint64_t bytes) {
+  if (channel == nullptr || bytes <= channel->slot_bytes) return {};
   return {Code::kInvalidArgument,
           fmt::format(R"(plan: service "{}" needs {} bytes of channel "{}", whose slots have {})",
-                      service.name, bytes, channel.name, channel.slot_bytes)};
+                      service.name, bytes, channel->name, channel->slot_bytes)};
 }
 
 }  // namespace
 
-Result<CommunicatorLane::Step> make_step(const graph::Plan& plan, const graph::Part& part,
-                                         graph::ServiceId service, const GroupFacts& facts) {
+Result<collective::OpRequest> make_request(const graph::Plan& plan, const graph::Part& part,
+                                           graph::ServiceId service, const GroupFacts& facts) {
   const graph::ServiceSpec& here = part.plan.services[service];
   const graph::ServiceSpec& whole = plan.services[part.services[service].number];
   const graph::OperationSpec& operation = *whole.operation;
   const auto& ranks = plan.lanes[whole.lane].ranks;
   const auto root = std::find(ranks.begin(), ranks.end(), operation.root) - ranks.begin();
-  CommunicatorLane::Step step{
-      .request = {.kind = operation.kind,
-                  .dtype = operation.dtype,
-                  .reduce_op = operation.reduce_op,
-                  .root = has_root(operation.kind) ? static_cast<int32_t>(root) : 0,
-                  .count = operation.count,
-                  .name = here.name}};
+  collective::OpRequest request{.kind = operation.kind,
+                                .dtype = operation.dtype,
+                                .reduce_op = operation.reduce_op,
+                                .root = has_root(operation.kind) ? static_cast<int32_t>(root) : 0,
+                                .count = operation.count,
+                                .name = here.name};
   const std::string about = fmt::format("plan: service \"{}\"", here.name);
-  if (const Status sizes = collective::validate_sizes(step.request, facts.rank, facts.size());
+  if (const Status sizes = collective::validate_sizes(request, facts.rank, facts.size());
       !sizes.ok())
     return sizes.with_context(about);
-  CORRO_ASSIGN(step.input, only_memory(part, here.inputs, here.name, "inputs"));
-  CORRO_ASSIGN(step.output, only_memory(part, here.outputs, here.name, "outputs"));
-  const collective::Shape shape(step.request, facts.rank, facts.size());
-  const uint64_t element = size_of(step.request.dtype);
+  CORRO_ASSIGN(const auto* input, only_memory(part, here.inputs, here.name, "inputs"));
+  CORRO_ASSIGN(const auto* output, only_memory(part, here.outputs, here.name, "outputs"));
+  const collective::Shape shape(request, facts.rank, facts.size());
+  const uint64_t element = size_of(request.dtype);
   const uint64_t reads = shape.contribution() * element;
   const uint64_t writes = shape.takes() ? shape.output_count() * element : 0;
-  const bool in_place = step.input < 0 || step.output < 0;
+  const bool in_place = input == nullptr || output == nullptr;
   const uint64_t both = std::max(reads, writes);
-  CORRO_TRY(check_room(part, here, here.inputs, step.input, in_place ? both : reads));
-  CORRO_TRY(check_room(part, here, here.outputs, step.output, in_place ? both : writes));
-  if (both > 0 && step.input < 0 && step.output < 0) {
+  CORRO_TRY(check_room(here, input, in_place ? both : reads));
+  CORRO_TRY(check_room(here, output, in_place ? both : writes));
+  if (both > 0 && input == nullptr && output == nullptr) {
     return Status(Code::kInvalidArgument,
                   fmt::format("{} needs {} bytes, but none of its channels on rank {} of its lane "
                               "has memory",
                               about, both, facts.rank));
   }
-  return step;
+  return request;
 }
 
-void CommunicatorLane::add(graph::ServiceId service, Step step) {
-  if (steps_.size() <= service) steps_.resize(service + 1);
-  steps_[service] = std::move(step);
+void CommunicatorLane::add(graph::ServiceId service, collective::OpRequest request) {
+  if (requests_.size() <= service) requests_.resize(service + 1);
+  requests_[service] = std::move(request);
   if (records_ == nullptr) return;
-  records_->set_operation(service, lane_->key(), steps_[service].request, obs::Phase::kExchange);
+  records_->set_operation(service, lane_->key(), requests_[service], obs::Phase::kExchange);
 }
 
 void CommunicatorLane::start(Time now, const graph::Work& work) {
-  Step& step = steps_[work.firing.ticket.task];
-  const auto memory = [](std::span<graph::Slot* const> slots, int32_t which) {
-    return which < 0 ? nullptr : slots[static_cast<size_t>(which)]->data.data();
+  collective::OpRequest& request = requests_[work.firing.ticket.task];
+  const auto memory = [](std::span<graph::Slot* const> slots) {
+    const graph::Slot* const slot = with_memory(slots);
+    return slot == nullptr ? nullptr : slot->data.data();
   };
-  std::byte* input = memory(work.firing.inputs, step.input);
-  std::byte* output = memory(work.firing.outputs, step.output);
-  step.request.input = input == nullptr ? output : input;
-  step.request.output = output == nullptr ? input : output;
+  std::byte* input = memory(work.firing.inputs);
+  std::byte* output = memory(work.firing.outputs);
+  request.input = input == nullptr ? output : input;
+  request.output = output == nullptr ? input : output;
   std::optional<obs::FlightRecorder::Handle> record;
   if (records_ != nullptr) record = records_->record_of(work.firing.ticket.task);
-  lane_->fire(step.request, work.firing.ticket, now, record);
+  lane_->fire(request, work.firing.ticket, now, record);
 }
 
 bool CommunicatorLane::poll(Time now) {

@@ -21,13 +21,6 @@ using MakeFabric = std::function<Result<std::unique_ptr<collective::Fabric>>(
 
 class CommunicatorLane final : public PlanLane {
  public:
-  /// What a service of this lane asks for. Its buffers are named by each firing.
-  struct Step {
-    collective::OpRequest request;
-    int32_t input = -1;   ///< Which of its inputs has memory; -1: none.
-    int32_t output = -1;  ///< The same of its outputs.
-  };
-
   /// `records`: of the plan's firings; null: they are recorded as operations.
   CommunicatorLane(const LaneKey& key, GroupFacts facts, EngineParts& parts,
                    std::unique_ptr<collective::Fabric> fabric, FiringRecords* records)
@@ -36,8 +29,8 @@ class CommunicatorLane final : public PlanLane {
         lane_(std::make_unique<GroupLane>(key, facts_, parts, std::move(fabric), nullptr)) {}
 
   [[nodiscard]] const GroupFacts& facts() const { return facts_; }
-  /// The service of the part that has this number asks for this.
-  void add(graph::ServiceId service, Step step);
+  /// The service of the part that has this number asks for this. Each firing names its buffers.
+  void add(graph::ServiceId service, collective::OpRequest request);
 
   void serve(graph::Executor& executor) override { lane_->serve(executor); }
   void start(Time now, const graph::Work& work) override;
@@ -58,15 +51,15 @@ class CommunicatorLane final : public PlanLane {
   GroupFacts facts_;
   FiringRecords* const records_;
   std::unique_ptr<GroupLane> lane_;
-  bool failed_ = false;      ///< It has told why; stop() comes next.
-  std::vector<Step> steps_;  ///< By service of the part; those of other lanes are empty.
+  bool failed_ = false;                          ///< It has told why; stop() comes next.
+  std::vector<collective::OpRequest> requests_;  ///< By service of the part, if of this lane.
 };
 
-/// Makes the step of a service for one rank, from its part: which slots it uses, and that they are
-/// large enough. INVALID_ARGUMENT with the service's name otherwise.
-[[nodiscard]] Result<CommunicatorLane::Step> make_step(const graph::Plan& plan,
-                                                       const graph::Part& part,
-                                                       graph::ServiceId service,
-                                                       const GroupFacts& facts);
+/// Makes the request of a service for one rank, from its part. INVALID_ARGUMENT with the service's
+/// name if it has too many slots to use, or they are not large enough.
+[[nodiscard]] Result<collective::OpRequest> make_request(const graph::Plan& plan,
+                                                         const graph::Part& part,
+                                                         graph::ServiceId service,
+                                                         const GroupFacts& facts);
 
 }  // namespace corro::runtime

@@ -19,15 +19,9 @@ constexpr size_t kPiece = size_t{8} << 20U;
 constexpr uint64_t kMostFileBytes = uint64_t{1} << 63U;
 __extension__ using Wide = unsigned __int128;
 
-/// The one slot with memory, or null.
-graph::Slot* with_memory(std::span<graph::Slot* const> slots) {
-  const auto found = std::ranges::find_if(slots, [](graph::Slot* s) { return !s->data.empty(); });
-  return found == slots.end() ? nullptr : *found;
-}
-
-/// Where the range of a micro-batch begins in its file.
-Wide offset_of(const graph::CopySpec& spec, uint32_t micro) {
-  const uint64_t range = spec.count == 0 ? micro : micro % spec.count;
+/// Where the range of a firing begins in its file.
+Wide offset_of(const graph::CopySpec& spec, uint32_t firing) {
+  const uint64_t range = spec.count == 0 ? firing : firing % spec.count;
   return Wide{spec.offset} + Wide{range} * spec.stride;
 }
 
@@ -39,7 +33,7 @@ CopyLane::CopyLane(const graph::Plan& plan, graph::LaneId here, std::function<vo
   for (graph::ServiceId id = 0; id < plan.services.size(); ++id) {
     const graph::ServiceSpec& service = plan.services[id];
     if (service.lane != here) continue;
-    copies_[id].spec = *service.copy;
+    copies_[id] = {.spec = *service.copy, .every = service.every};
     const bool is_little = std::ranges::all_of(service.inputs, [&plan](graph::ChannelId channel) {
       return plan.channels[channel].slot_bytes <= kAtOnce;
     });
@@ -129,7 +123,7 @@ Status CopyLane::copy(const Job& job) {
   const graph::CopySpec& spec = job.copy->spec;
   const size_t bytes = std::max(job.from.size(), job.into.size());
   if (spec.kind != graph::CopyKind::kMemory) {
-    if (offset_of(spec, job.micro) + bytes > kMostFileBytes) {
+    if (offset_of(spec, job.micro / job.copy->every) + bytes > kMostFileBytes) {
       return {Code::kOutOfRange,
               fmt::format("{} ends before its range of micro-batch {}", spec.path, job.micro)};
     }
@@ -150,7 +144,7 @@ Status CopyLane::copy(const Job& job) {
 
 Status CopyLane::copy_piece(const Job& job, size_t done, size_t bytes) const {
   const graph::CopySpec& spec = job.copy->spec;
-  const auto offset = static_cast<uint64_t>(offset_of(spec, job.micro)) + done;
+  const auto offset = static_cast<uint64_t>(offset_of(spec, job.micro / job.copy->every)) + done;
   switch (spec.kind) {
     case graph::CopyKind::kRead:
       return job.copy->file->read(offset, job.into.subspan(done, bytes));

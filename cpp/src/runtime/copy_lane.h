@@ -44,7 +44,8 @@ class CopyLane final : public PlanLane {
  private:
   /// A service's; a service never overlaps itself.
   struct Copy {
-    graph::CopySpec spec;
+    graph::CopySpec spec = {};
+    uint32_t every = 1;                     ///< Micro-batches of a firing.
     std::optional<io::DataFile> file = {};  ///< From its first firing on, which may not find it.
   };
   struct Job {

@@ -8,12 +8,21 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "graph/executor.h"
 #include "runtime/flight.h"
 
 namespace corro::runtime {
+
+/// The slot of a collective or a copy that has memory, or null.
+[[nodiscard]] inline graph::Slot* with_memory(std::span<graph::Slot* const> slots) {
+  for (graph::Slot* slot : slots) {
+    if (!slot->data.empty()) return slot;
+  }
+  return nullptr;
+}
 
 /// Loop-confined, but for has_news().
 class PlanLane : public graph::Lane {

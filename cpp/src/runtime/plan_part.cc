@@ -55,6 +55,13 @@ Result<PlanPart> PlanPart::make(const graph::Plan& plan, const LaneKey& key,
     return Status(Code::kInvalidArgument, fmt::format("the plan is of {} ranks, the group of {}",
                                                       plan.ranks, facts.size()));
   }
+  if (const uint32_t step = graph::step_of(plan); options.first % step != 0) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("the plan cannot begin with micro-batch {}: its services fire once for "
+                    "up to {} of them, so give a multiple of that",
+                    options.first, step));
+  }
   PlanPart part(plan, key, facts, parts, options);
   CORRO_TRY(part.make_lanes(make_fabric, options));
   CORRO_TRY(part.make_executor(options));
@@ -131,10 +138,10 @@ Result<PlanLane*> PlanPart::make_communicator(graph::LaneId here, const MakeFabr
                                                  records_.get());
   for (graph::ServiceId id = 0; id < part_.services.size(); ++id) {
     if (part_.plan.services[id].lane != here) continue;
-    CORRO_ASSIGN(auto step, make_step(whole_, part_, id, made->facts()));
-    step.request.timeout = options.timeout;
-    if (options.adjust) options.adjust(part_.services[id].number, step.request);
-    made->add(id, std::move(step));
+    CORRO_ASSIGN(auto request, make_request(whole_, part_, id, made->facts()));
+    request.timeout = options.timeout;
+    if (options.adjust) options.adjust(part_.services[id].number, request);
+    made->add(id, std::move(request));
   }
   made_.push_back(std::move(made));
   return made_.back().get();

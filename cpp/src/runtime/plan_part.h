@@ -27,7 +27,7 @@ struct ChannelMemory {
 
 /// How a plan is loaded; the same on all ranks, but for what its own lanes and memory are.
 struct LoadOptions {
-  uint32_t first = 0;  ///< The micro-batch that every service fires first.
+  uint32_t first = 0;  ///< The micro-batch that begins; a multiple of step_of(plan).
   /// Of a firing that waits for other ranks, or for a thread of the user; zero: the engine's.
   Duration timeout = {};
   /// A lane of this rank alone (number in the whole plan) that the loader serves itself; null, or
@@ -46,7 +46,7 @@ struct LoadOptions {
 class PlanPart {
  public:
   /// Does not communicate. INVALID_ARGUMENT for a plan that is not well formed, not of as many
-  /// ranks as the group, or whose collectives do not fit their slots, and for the loader's memory
+  /// ranks as the group, that begins within a step, or whose collectives do not fit their slots, and for the loader's memory
   /// where it is not that of the slots here; else as graph::check().
   /// `key` names this run of the plan. Borrows `facts` and `parts`.
   [[nodiscard]] static Result<PlanPart> make(const graph::Plan& plan, const LaneKey& key,

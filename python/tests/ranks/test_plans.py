@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy
 import pytest
-from plans import summing
+from plans import stepping, summing
 
 import corro
 import corro.numpy
@@ -212,6 +212,39 @@ def test_lags_let_functions_of_several_ranks_call_collectives() -> None:
 def test_a_lag_needs_slots() -> None:
     with pytest.raises(corro.FailedPreconditionError, match=r"F0 -> B0 -> F0.*or its lags"):
         corro.load_plan(lagging(corro.size(), 2, 2))
+
+
+def test_a_service_fires_once_for_several_micro_batches() -> None:
+    """Where there is a second rank: rank 0 works, and rank 1 steps."""
+    if corro.size() == 1:
+        return
+    group = corro.new_group([0, 1])
+    if corro.rank() > 1:
+        return
+    taken: list[list[int]] = []
+    read: list[int] = []
+
+    def work(firing: corro.Firing) -> None:
+        read.append(firing.inputs[0].cast("q")[0])
+        firing.outputs[0].cast("q")[0] = firing.micro
+
+    def step(firing: corro.Firing) -> None:
+        taken.append([each.cast("q")[0] for each in firing.inputs])
+        for output in firing.outputs:
+            output.cast("q")[0] = firing.micro + 1
+
+    functions = {"work": work} if corro.rank() == 0 else {"step": step}
+    with corro.load_plan(stepping(8, 8), group) as loaded:
+        loaded.run(6, functions)
+        assert loaded.completed == 4
+        loaded.run(12, functions)
+        loaded.stop("enough")
+        with corro.load_plan(stepping(8, 8), group, after=loaded) as again:
+            again.run(16, functions)
+    if corro.rank() == 0:
+        assert read == [0] * 4 + [4] * 4 + [8] * 4 + [0] * 4, "each state four times"
+    else:
+        assert taken == [[0, 1, 2, 3, 0], [4, 5, 6, 7, 4], [8, 9, 10, 11, 8], [12, 13, 14, 15, 0]]
 
 
 def test_what_a_function_raises_stops_the_plan_everywhere() -> None:
