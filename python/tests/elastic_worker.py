@@ -31,7 +31,7 @@ from elastic_rank import (
     where,
 )
 from numpy_training import SAMPLES, Array, Network, batch, examples
-from plans import summing
+from plans import stepping, summing
 
 import corro
 import corro.numpy
@@ -47,8 +47,7 @@ def network() -> Network:
 
 
 def end(model: Network, **facts: object) -> None:
-    arrays = [*model.weights, *model.momenta]
-    digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+    digest = hashlib.sha256(model.flat().tobytes()).hexdigest()
     say(end=True, parameters=model.parameters(), digest=digest, **facts)
 
 
@@ -99,6 +98,50 @@ def planned() -> None:
         with corro.load_plan(summing(corro.size()), name=f"{corro.size()} ranks"):
             while state.step < STEPS:
                 train_step(state.step, model)
+                state.step += 1
+                state.commit()
+
+    train(state)
+    end(model, **where())
+
+
+def services() -> None:
+    """As steps(), by two services of two ranks, which keep nothing but what is in slots."""
+    model = network()
+    state = corro.elastic.State(model=model, step=0)
+    gradient = sum(weight.nbytes for weight in model.weights)
+    first = 0
+
+    def network_in(slot: memoryview) -> Network:
+        now = Network()
+        now.set_flat(np.frombuffer(slot, np.float32))
+        return now
+
+    def work(firing: corro.Firing) -> None:
+        step, quarter = divmod(firing.micro, 4)
+        given = network_in(firing.inputs[0]).quarter(first + step, quarter)
+        firing.outputs[0][:] = given.tobytes()
+
+    def step(firing: corro.Firing) -> None:
+        *quarters, own = firing.inputs
+        now = network_in(own)
+        now.step_with([np.frombuffer(each, np.float32) for each in quarters])
+        for output in firing.outputs:
+            output[:] = now.flat().tobytes()
+
+    @corro.elastic.run
+    def train(state: Any) -> None:
+        nonlocal first
+        first = state.step
+        loop, functions = [("state", {"work": work}), ("own", {"step": step})][corro.rank()]
+        with corro.load_plan(stepping(gradient, 2 * gradient)) as loaded:
+            loaded.slot(loop)[:] = model.flat().tobytes()
+            while state.step < STEPS:
+                done = state.step + 1 - first
+                loaded.run(4 * done, functions)
+                model.set_flat(np.frombuffer(loaded.slot(loop, done % 2), np.float32))
+                say(step=state.step, **where())
+                die_at(state.step, "between")
                 state.step += 1
                 state.commit()
 
@@ -294,5 +337,5 @@ def wrong() -> None:
 if __name__ == "__main__":
     run(
         steps, commits, groups, samples, joining, asks, talks, fails_once, asked, wrong, parted,
-        starved, planned,
+        starved, planned, services,
     )  # fmt: skip

@@ -41,6 +41,24 @@ class Network:
             self.momenta[i] = np.float32(0.9) * self.momenta[i] + gradient
             self.weights[i] = self.weights[i] - np.float32(RATE) * self.momenta[i]
 
+    def flat(self) -> Array:
+        """Returns all that it has: weights, then momenta."""
+        return np.concatenate([each.ravel() for each in (*self.weights, *self.momenta)])
+
+    def set_flat(self, values: Array) -> None:
+        arrays = like([*self.weights, *self.momenta], values.copy())
+        self.weights, self.momenta = arrays[:4], arrays[4:]
+
+    def quarter(self, step: int, quarter: int) -> Array:
+        """Returns what a quarter of the batch gives to the gradients, one after the other."""
+        x, y = (part[quarter::4] for part in batch(step))
+        parts = list(self.gradients(x, y))
+        return np.concatenate([part.ravel() / np.float32(4) for part in reversed(parts)])
+
+    def step_with(self, quarters: list[Array]) -> None:
+        gradients = like(self.weights, sum(quarters[1:], quarters[0]))
+        self.step(gradients[::-1])
+
     def parameters(self) -> list[float]:
         return [float(value) for weight in self.weights for value in weight.flat]
 
@@ -49,6 +67,13 @@ class Network:
 
     def load_state_dict(self, state: dict[str, list[Array]]) -> None:
         self.weights, self.momenta = state["weights"], state["momenta"]
+
+
+def like(arrays: list[Array], flat: Array) -> list[Array]:
+    """Returns arrays of these shapes, of values that follow each other."""
+    ends = np.cumsum([each.size for each in arrays])
+    parts = np.split(flat, ends[:-1])
+    return [part.reshape(each.shape) for part, each in zip(parts, arrays, strict=True)]
 
 
 def _with_labels(x: NDArray[Any]) -> tuple[Array, Array]:
@@ -71,6 +96,14 @@ def parameters_after(steps: int) -> list[float]:
     for step in range(steps):
         model.step(list(model.gradients(*batch(step))))
     return model.parameters()
+
+
+def network_after_quarters(steps: int) -> Network:
+    """The same, bit for bit where each batch comes as four micro-batches."""
+    model = Network()
+    for step in range(steps):
+        model.step_with([model.quarter(step, quarter) for quarter in range(4)])
+    return model
 
 
 def parameters_after_data_epochs(orders: list[list[int]], batch_size: int) -> list[float]:

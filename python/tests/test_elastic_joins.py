@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import Launch
 from elastic_jobs import STEPS, Elastic, Ran
+from numpy_training import network_after_quarters
 
 pytestmark = [pytest.mark.faults, pytest.mark.beside]
 
@@ -53,6 +55,20 @@ def test_the_others_wait_where_too_few_are_left(elastic: Elastic) -> None:
     assert {facts["size"] for facts in ran.of(0, "step")} == {2}
     (joiner,) = ran.joiners
     assert [facts["step"] for facts in joiner if "step" in facts] == list(range(7, STEPS))
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_service_that_is_killed_between_steps_and_started_again_changes_nothing(
+    elastic: Elastic, victim: int
+) -> None:
+    other = 1 - victim
+    ran = elastic("services", 2, {victim: (7, "between")}, "--max-np", "2").check(other)
+    (joiner,) = ran.joiners
+    assert [facts["step"] for facts in joiner if "step" in facts] == list(range(8, STEPS))
+    (end,) = (facts for facts in joiner if "end" in facts)
+    assert end["digest"] == ran.end(other)["digest"], "replicas differ"
+    alone = network_after_quarters(STEPS).flat().tobytes()
+    assert end["digest"] == hashlib.sha256(alone).hexdigest()
 
 
 def test_the_others_wait_for_a_replacement_and_a_policy_is_asked(
