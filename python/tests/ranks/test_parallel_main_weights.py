@@ -13,6 +13,7 @@ from parallel_training import adam, batches, gpt, machines
 from torch import Tensor, nn
 
 import corro
+from corro._objects import allgather_object
 from corro.checkpoint import Checkpointer
 from corro.torch.parallel import Trainer, TrainerState
 from corro.torch.parallel.samples import share
@@ -43,19 +44,39 @@ def plans() -> Iterator[dict[str, Any]]:
     if size > 2:
         for zero in range(3):
             yield {"pipeline": size // 2, "zero": zero, "micro_batch": 2, "recompute": "none"}
+    yield from divided()
+
+
+def divided() -> Iterator[dict[str, Any]]:
+    """Tensor parallelism with ZeRO 3, if there are ranks, alone, and with a pipeline."""
+    size = corro.size()
+    if size % 2:
+        return
+    for zero in (3, 0) if size > 2 else (0,):
+        yield {"tensor": 2, "pipeline": 1, "zero": zero, "micro_batch": 2, "recompute": "none"}
+    if size > 2:
+        yield {"tensor": 2, "pipeline": size // 2, "zero": 0, "micro_batch": 2}
 
 
 def few() -> list[dict[str, Any]]:
-    """ZeRO 1 and 3, a pipeline, and a pipeline with ZeRO 2, as far as there are ranks."""
-    every = list(plans())
-    return [each for number, each in enumerate(every) if number in (1, 3, 4, 7)] or every
+    """ZeRO 1 and 3, a pipeline, a pipeline with ZeRO 2, divided tensors, as ranks allow."""
+    every = [each for each in plans() if "tensor" not in each]
+    some = [each for number, each in enumerate(every) if number in (1, 3, 4, 7)] or every
+    return some + list(divided())[:1]
 
 
 def by_hand(model: nn.Module, steps: list[Tensor], parts: int) -> list[float]:
     """Losses of one process, of batches in so many parts."""
+    return trained_by_hand(model, steps, parts, lambda mains: torch.optim.AdamW(mains, 1e-3))[0]
+
+
+def trained_by_hand(
+    model: nn.Module, steps: list[Tensor], parts: int, make_optimizer: Any
+) -> tuple[list[float], list[Tensor]]:
+    """Returns losses, and the main weights in the end."""
     parameters = list(model.parameters())
     mains = [nn.Parameter(each.detach().float()) for each in parameters]
-    optimizer, losses = torch.optim.AdamW(mains, 1e-3), []
+    optimizer, losses = make_optimizer(mains), []
     for batch in steps:
         losses.append(0.0)
         for number in range(parts):
@@ -75,7 +96,7 @@ def by_hand(model: nn.Module, steps: list[Tensor], parts: int) -> list[float]:
         with torch.no_grad():
             for parameter, main in zip(parameters, mains, strict=True):
                 parameter.copy_(main)
-    return losses
+    return losses, [each.detach() for each in mains]
 
 
 def started(model: nn.Module, pins: Any, **options: Any) -> Trainer:
@@ -93,6 +114,8 @@ def started(model: nn.Module, pins: Any, **options: Any) -> Trainer:
 
 
 def close(pins: dict[str, Any]) -> float:
+    if "tensor" in pins:
+        return OTHER[torch.bfloat16]
     return SAME if pins["pipeline"] == 1 else STAGES
 
 
@@ -145,6 +168,28 @@ def test_small_updates_are_not_rounded_away() -> None:
             mains = [each for one in optimizer.param_groups for each in one["params"]]
             assert {each.dtype for each in mains if each.numel()} >= {torch.float32}
         assert unchanged > len(before) / 2, pins
+
+
+def test_divided_main_weights_become_what_those_of_one_process_become() -> None:
+    for pins in divided():
+        model, steps = gpt(tied=False).bfloat16(), batches(2)
+        before = [each.detach().float() for each in model.parameters()]
+        optimizer = torch.optim.SGD(model.parameters(), 1e-4, momentum=0.9)
+        with started(model, pins, optimizer=optimizer) as trainer:
+            for each in steps:
+                trainer.step(each)
+            found: dict[str, Tensor] = {}
+            for mains in allgather_object(trainer._main_weights()):
+                found |= mains
+            assert trainer._parts.names
+        _, wanted = trained_by_hand(
+            *(gpt(tied=False).bfloat16(), steps, parts_of(trainer)),
+            lambda mains: torch.optim.SGD(mains, 1e-4, momentum=0.9),
+        )
+        for (name, _), first, want in zip(model.named_parameters(), before, wanted, strict=True):
+            if not name.endswith("qkv.bias"):  # Its gradients for keys are 0, but for rounding.
+                apart = (found[name] - want).norm() / (want - first).norm()
+                assert apart < 0.1, (pins, name, float(apart))  # Gradients are bfloat16's.
 
 
 def test_the_planner_counts_the_bytes_that_there_are() -> None:
@@ -209,16 +254,19 @@ def test_what_the_user_changes_after_gather_counts_and_nothing_else_does() -> No
 
 def test_gradients_are_clipped_and_a_scale_is_found() -> None:
     skip_where_torch_lacks(torch.float16)
+    norms = []
     for pins in few():
         with started(gpt().half(), pins) as trainer:
             wanted = [trainer.step(each) for each in batches(4)]
         with started(gpt().half(), pins, max_norm=1e9, loss_scale=2.0**8) as trainer:
             losses = [trainer.step(each) for each in batches(4)]
-            assert 0.1 < (trainer.scaling.norm or 0) < 100
+            norms.append(trainer.scaling.norm)
         assert losses == pytest.approx(wanted, rel=OTHER[torch.float16]), pins
         with started(gpt().half(), pins, loss_scale=2.0**40) as trainer:
             before = trainer.step(batches()[0])
             assert trainer.step(batches()[0]) == before, pins  # Nothing has changed.
+    assert 0.1 < (norms[0] or 0) < 100
+    assert norms == pytest.approx([norms[0]] * len(norms), rel=1e-2)
 
 
 def test_parameters_in_f32_among_others_are_stepped_themselves() -> None:

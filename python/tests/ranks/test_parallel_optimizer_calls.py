@@ -15,8 +15,8 @@ from corro.torch.parallel import Trainer
 pytestmark = pytest.mark.usefixtures("job", "one_thread")
 
 
-def started(optimizer: Any, model: Any, zero: int) -> Trainer:
-    pins = {"pipeline": 1, "zero": zero, "micro_batch": 2}
+def started(optimizer: Any, model: Any, zero: int, tensor: int = 1) -> Trainer:
+    pins = {"tensor": tensor, "pipeline": 1, "zero": zero, "micro_batch": 2}
     main = bool(next(model.parameters()).dtype == torch.bfloat16)
     return corro.parallelize(
         model, optimizer, next_token, batches()[0], machines(), pins=pins, main_weights=main
@@ -77,6 +77,24 @@ def test_a_state_of_another_model_is_refused_and_nothing_has_changed() -> None:
             optimizer.load_state_dict(other)
         loss = trainer.step(batches()[1])
     assert loss == pytest.approx(expected_second(), abs=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_of_divided_parameters_a_part_of_state_is_loaded_alone(dtype: torch.dtype) -> None:
+    if corro.size() % 2:
+        pytest.skip("needs pairs of ranks")
+    model = gpt(tied=False).to(dtype)
+    optimizer = adam(model)
+    whole = dict(model.named_parameters())["head.weight"].shape
+    with started(optimizer, model, 0, tensor=2) as trainer:
+        trainer.step(batches()[0])
+        own = copy.deepcopy(optimizer.state_dict())
+        optimizer.load_state_dict(own)
+        number = [name for name, _ in model.named_parameters()].index("head.weight")
+        assert own["state"][number]["exp_avg"].numel() < whole.numel()
+        own["state"][number]["exp_avg"] = torch.zeros(whole)
+        with pytest.raises(corro.InvalidArgumentError, match=r"head.weight: exp_avg has .*75, 32"):
+            optimizer.load_state_dict(own)
 
 
 def expected_second() -> float:

@@ -87,7 +87,7 @@ def parallelize(
     group = None if _context.is_outside() else _context.world()
     batch = samples.plain(sample_batch)
     refusal = _refusal(model, optimizer, loss, batch) or refusal_of(max_norm, loss_scale)
-    refusal = refusal or _refusal_of_mains(model, main_weights, pins or {})
+    refusal = refusal or _refusal_of_mains(model, main_weights)
     is_elastic = group is None or _context.membership() is not None
     refusal = refusal or _refusal_of_offload(model, offload, is_elastic, pins or {})
     raise_first(refusal, group)
@@ -96,8 +96,6 @@ def parallelize(
     if not goes_by_elements(optimizer):
         raise_first(_refusal_to_shard(optimizer, pins), group)
         excluded = {"sharding", "tensor", "offload"}
-    if main_weights:
-        excluded.add("tensor")
     if is_elastic or device_of(model).type != "cpu":
         excluded.add("offload")
     allowed = tuple(each for each in strategies if each not in excluded)
@@ -168,15 +166,11 @@ def _refusal_of_optimizer(optimizer: torch.optim.Optimizer) -> str | None:
     return None
 
 
-def _refusal_of_mains(
-    model: nn.Module, main_weights: object, pins: Mapping[str, object]
-) -> str | None:
+def _refusal_of_mains(model: nn.Module, main_weights: object) -> str | None:
     if not isinstance(main_weights, bool):
         return f"parallelize: main_weights: {main_weights!r} is neither True nor False"
     if main_weights and not any(map(is_low, model.parameters())):
         return "parallelize: main_weights: no parameter is in bfloat16 or float16"
-    if main_weights and pins.get("tensor", 1) != 1:
-        return f"parallelize: pins: tensor {pins['tensor']} does not go with main_weights"
     return None
 
 

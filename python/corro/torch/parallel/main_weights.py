@@ -5,7 +5,8 @@
     after it      the parameter is the main weight, rounded
 
 From Micikevicius et al., "Mixed Precision Training", ICLR 2018, section 3.1. Of a parameter that
-ranks share (shards.py) each keeps a part of the main weight alone.
+ranks share (shards.py) each keeps a part of the main weight alone. Of one that tensor parallelism
+divides (tensor/parts.py) the main weight is of the rank's part.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def take_changes(main: Tensor, parameter: Tensor) -> None:
 
 
 class MainWeights:
-    """Of parameters that a rank keeps whole. Used by one thread at a time."""
+    """Of parameters that a rank keeps, or of their parts. Used by one thread at a time."""
 
     def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
         """`parameters`: all are is_low(); by name."""

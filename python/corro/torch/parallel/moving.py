@@ -92,7 +92,7 @@ def boxes_of(trainer: Trainer, *, once: bool = False) -> Iterator[Piece]:
         elif trainer._is_released(name) or (once and not trainer._speaks_for(name, number)):
             continue
         elif division is not None:
-            part = parts[name]
+            part = trainer._mains.mains.get(name, parts[name])
             own = _Own(name, Run(form.dims, range(part.numel()), division), _flat)
             yield from _boxes_of(trainer, own, part, with_rest=speaks)
         elif speaks:
@@ -307,8 +307,9 @@ def _adopt(trainer: Trainer, received: _Received) -> None:
 
 
 def _adopt_state(trainer: Trainer, received: _Received) -> None:
-    stepped = dict(trainer.model.named_parameters()) | trainer._mains.mains
+    stepped = dict(trainer.model.named_parameters())
     stepped.update(zip(trainer._parts.names, trainer._parts.parts, strict=True))
+    stepped.update(trainer._mains.mains)
     for shard in trainer._sharding.shards:
         stepped.update(shard.named_parts)
     for name, data in received.rests.items():

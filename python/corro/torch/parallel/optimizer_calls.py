@@ -18,7 +18,6 @@ from corro.torch.parallel.sharded_optimizer import step_accumulators, step_parts
 
 if TYPE_CHECKING:
     from corro.torch.parallel.shards import Shard
-    from corro.torch.parallel.tensor.parts import Parts
 
 _NAMES = ("load_state_dict", "add_param_group")
 
@@ -27,11 +26,15 @@ class OptimizerCalls:
     """Takes the place of these methods of one optimizer, from attach() to detach()."""
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, shards: Sequence[Shard], divided: Parts
+        self,
+        optimizer: torch.optim.Optimizer,
+        shards: Sequence[Shard],
+        divided: Mapping[str, Tensor],
     ) -> None:
+        """`divided`: parts of tensor parallelism that it steps, by name; a part alone is loaded."""
         self._optimizer = optimizer
         self._shards = shards
-        self._divided = divided  # Of these a part alone can be loaded.
+        self._divided = divided
         self._own: dict[str, Any] = {}  # What the optimizer itself had: a subclass may, too.
 
     def attach(self) -> None:
@@ -66,7 +69,7 @@ class OptimizerCalls:
 
     def _check(self, state_dict: Mapping[str, Any]) -> None:
         """Raises InvalidArgumentError if a state fits neither a parameter nor its part."""
-        divided = zip(self._divided.names, self._divided.parts, strict=True)
+        divided = self._divided.items()
         parts = {id(part): (name, part.shape, part.shape) for name, part in divided}
         parts |= {
             id(part): (name, whole.shape, part.shape)

@@ -56,8 +56,8 @@ class Scaling:
             return 0.0
         owned = [share for share in shares if share.group.rank() == 0]
         return sum(
-            float(each.grad.detach().double().square().sum()) * parts.share(parameter)
-            for parameter, each in _stepped(owned, sharding)
+            float(each.grad.detach().double().square().sum()) * parts.share(name)
+            for name, each in _stepped(owned, sharding)
             if each.grad is not None
         )
 
@@ -96,11 +96,9 @@ class Scaling:
             self.loss_scale, self._good = self.loss_scale * 2, 0
 
 
-def _stepped(
-    shares: Iterable[Share], sharding: Sharding
-) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
-    """Yields what the optimizer steps, each behind the parameter of which it is a shard's part."""
+def _stepped(shares: Iterable[Share], sharding: Sharding) -> Iterator[tuple[str, nn.Parameter]]:
+    """Yields what the optimizer steps, each behind the name of its parameter."""
     for share in shares:
-        yield from zip(share.parameters, share.parameters, strict=True)
+        yield from zip(share.names, share.parameters, strict=True)
     for shard in sharding.shards:
-        yield from zip(shard.parameters, shard.parts, strict=True)
+        yield from shard.named_parts

@@ -208,7 +208,8 @@ class Trainer:
             if name not in summed and each.grad is None and not self._is_released(name)
         }
         self._step_parts()
-        self._calls = OptimizerCalls(self.optimizer, self._sharding.shards, self._parts)
+        divided_steps = {name: self._mains.mains.get(name, part) for name, part in parts.items()}
+        self._calls = OptimizerCalls(self.optimizer, self._sharding.shards, divided_steps)
         self._calls.attach()
 
     def _leave_plan(self, *, join: bool, casts: bool = False) -> None:
@@ -627,18 +628,19 @@ class Trainer:
     def _step_parameters(self, *, join: bool, casts: bool = False) -> None:
         """From now on it steps the parameters again; `casts`: their state gets their dtype."""
         step_parameters(self.optimizer, self._sharding.shards, join=join, casts=casts)
-        step_parameters(self.optimizer, [self._parts], join=join)
         self._mains.step_parameters(self.optimizer, casts=casts)
+        step_parameters(self.optimizer, [self._parts], join=join)
 
     def _main_weights(self) -> dict[str, Tensor]:
         """Returns those of this stage, whole, by names of parameters. All ranks call it; blocks."""
         mains: dict[str, Tensor] = {name: each.data for name, each in self._mains.mains.items()}
-        return mains | self._sharding.main_weights()
+        return self._parts.joined(mains | self._sharding.main_weights())
 
     def _adopt_main_weights(self, mains: Mapping[str, Tensor]) -> None:
         """Goes on with main weights of a checkpoint, of which parameters are there already."""
-        self._mains.adopt(mains)
-        self._sharding.adopt_main_weights(mains)
+        own = self._parts.own(mains)
+        self._mains.adopt(own)
+        self._sharding.adopt_main_weights(own)
 
     def _speaks_for(self, parameter: str, number: int) -> bool:
         """Returns whether it is this one of the ranks that have a parameter; by its number."""

@@ -36,14 +36,13 @@ class Parts:
             for number, each in enumerate(self.parameters)
         )
         self.is_whole = True
-        self._ids = {id(each) for each in self.parts}
         banks = [each for each in banks_of(model) if each.names[0] in choices]
         self._banks = {each.module: self.divisions[each.names[0]] for each in banks}
         self._of_banks = {name for each in banks for name in each.names}
 
-    def share(self, parameter: Tensor) -> float:
+    def share(self, name: str) -> float:
         """Returns by what this rank's squares of a gradient count in the sum over all ranks."""
-        return 1.0 if id(parameter) in self._ids else 1 / self._axis.size
+        return 1.0 if name in self.divisions else 1 / self._axis.size
 
     @contextmanager
     def instead(self) -> Iterator[None]:
@@ -98,3 +97,22 @@ class Parts:
     def join(self, number: int, part: Tensor) -> Tensor:
         """Returns a tensor like parameter `number`, of all ranks' parts of it. Blocks."""
         return self._divisions[number].joined(part)
+
+    def joined(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Returns tensors like parameters, by name, of all ranks' parts where those are divided.
+        Blocks."""
+        wholes = {
+            name: self.join(number, own[name])
+            for number, name in enumerate(self.names)
+            if name in own
+        }
+        return {**own, **wholes}
+
+    def own(self, wholes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Returns tensors like parameters, by name; this rank's parts where those are divided."""
+        parts = {
+            name: self.cut(number, wholes[name])
+            for number, name in enumerate(self.names)
+            if name in wholes
+        }
+        return {**wholes, **parts}
