@@ -52,6 +52,27 @@ def test_gradients_are_clipped_by_the_norm_of_all_of_them() -> None:
                     assert trainer.scaling.norm == pytest.approx(norm, rel=1e-4), pins
 
 
+def test_the_norm_has_one_steps_gradients_of_what_the_optimizer_leaves_alone() -> None:
+    def some(model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(list(model.parameters())[::2], 0.1)
+
+    model, norms = gpt(), []
+    optimizer = some(model)
+    for batch in batches(3):
+        torch.autograd.backward(next_token(model, batch))
+        norms.append(float(nn.utils.clip_grad_norm_(model.parameters(), 0.3)))
+        optimizer.step()
+        model.zero_grad()
+    for pins in plans():
+        model = gpt()
+        with corro.parallelize(
+            *(model, some(model), next_token, batches()[0], machines()), pins=pins, max_norm=0.3
+        ) as trainer:
+            for batch, norm in zip(batches(3), norms, strict=True):
+                trainer.step(batch)
+                assert trainer.scaling.norm == pytest.approx(norm, rel=1e-4), pins
+
+
 def test_a_step_that_overflows_changes_nothing_and_halves_the_scale() -> None:
     steps = batches(3)
 

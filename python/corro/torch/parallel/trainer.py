@@ -346,7 +346,7 @@ class Trainer:
                 self.optimizer.zero_grad(set_to_none=True)
             # Without gradients it changes nothing, but counts.
             offloaded_optimizer.step(self.optimizer, self._sharding.shards)
-            self.optimizer.zero_grad(set_to_none=True)
+            self._forget_gradients()
             self._mains.write()
         self.steps += 1
         self._total = loss, squares
