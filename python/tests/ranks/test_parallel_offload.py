@@ -194,9 +194,9 @@ def test_what_the_user_changes_and_loads_counts(tmp_path: Path) -> None:
 
 def test_checkpoints_go_from_plan_to_plan(tmp_path: Path) -> None:
     folder = corro.broadcast_object(str(tmp_path / "run"), 0)
-    expected, _ = alone(gpt(), next_token, batches(3))
+    expected, _ = alone(gpt(), next_token, batches(4))
     losses = []
-    for number, level in enumerate(("weights", "off", "gradients")):
+    for number, level in enumerate(("weights", "off", "gradients", "weights")):
         model = gpt()
         with offloaded(model, adam(model), tmp_path, level) as trainer:
             state = TrainerState(trainer)

@@ -141,7 +141,8 @@ class TrainerState(TorchState):
         return tree
 
     def _misfit(self, tree: dict[str, Any]) -> str:
-        with self._trainer._whole_optimizer():
+        # Shapes alone are asked for, which parameters have that this rank has let go of, too.
+        with self._trainer._running(), self._trainer._whole_optimizer():
             return super()._misfit(tree)
 
     def _adopt_tree(self, tree: dict[str, Any], step: int) -> None:
