@@ -4,8 +4,7 @@ Every LOOK steps the ranks tell each other what theirs have taken. If a step is 
 by more than LIMIT, the machines are not what the planner took them for: their speeds are corrected
 by what was measured, and another plan is made. If it promises to be faster than steps are now, by
 GAIN, training moves to it. Else the plan stays, and what was measured is what it promises. A plan
-that divides tensors, or offloads, stays without a look at others: the planner does not count all
-that they take.
+that offloads stays without a look at others.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ def look(trainer: Trainer) -> None:
     _report(trainer, _summary(lines))
     step, planned = lines[-1].measured, lines[-1].planned
     planning = trainer._planning
-    shape = trainer.plan.decisions.shape
-    may_change = planning.may_change and shape.tensor == 1 and shape.offload == "off"
+    may_change = planning.may_change and trainer.plan.decisions.shape.offload == "off"
     if may_change and step > (1 + LIMIT) * max(planned, planning.accepted):
         plan_again(trainer, ranks)
 
@@ -67,20 +65,22 @@ def plan_again(trainer: Trainer, ranks: Sequence[Times]) -> None:
     lines = seconds_of(before, ranks)
     step, promised = lines[-1].measured, lines[-1].planned
     computing = [each[COMPUTE] for each in ranks]
-    planning.tried[decided(before)] = Tried(as_measured(before, lines), computing)
+    present = Tried(as_measured(before, lines), trainer._choices, computing)
+    planning.tried[decided(before)] = present
     said = f"a step takes {_ms(step)}, {step / promised - 1:.0%} more than planned: "
-    found = _found(trainer, ranks)
+    plans = {key: (each.plan, each.choices) for key, each in planning.tried.items()}
+    found, choices = _found(trainer, ranks)
     # What was measured of a plan counts, not what is promised of it.
-    plans = [each.plan for each in planning.tried.values()]
-    choice = min([*plans, *([] if decided(found) in planning.tried else [found])], key=_step)
-    if choice.step < (1 - GAIN) * step:
-        said += f"another plan takes {_ms(choice.step)}: {_shape(before)} -> {_shape(choice)}"
+    plans.setdefault(decided(found), (found, choices))
+    best, choices = min(plans.values(), key=_step)
+    if best.step < (1 - GAIN) * step:
+        said += f"another plan takes {_ms(best.step)}: {_shape(before)} -> {_shape(best)}"
         offer = moving.Offer(moving.boxes_of(trainer))
-        moving.move(trainer, choice, Choices({}), group, offer.read())
+        moving.move(trainer, best, choices, group, offer.read())
         planning.accepted = 0.0
     else:
         said += f"the plan stays, since no other one takes less than {1 - GAIN:.0%} of that"
-        trainer.plan = planning.tried[decided(before)].plan
+        trainer.plan = present.plan
         planning.accepted = step
     trainer._reason = f"after step {trainer.steps}: {said}"
     _report(trainer, said)
@@ -88,7 +88,7 @@ def plan_again(trainer: Trainer, ranks: Sequence[Times]) -> None:
         print(f"corro: step {trainer.steps}: {said}", file=sys.stderr, flush=True)
 
 
-def _found(trainer: Trainer, ranks: Sequence[Times]) -> Planned:
+def _found(trainer: Trainer, ranks: Sequence[Times]) -> tuple[Planned, Choices]:
     """Returns the best plan for the corrected speeds; the present one where none fits. Blocks."""
     planning, group, recording = trainer._planning, trainer._group, trainer._recording
     try:
@@ -102,7 +102,7 @@ def _found(trainer: Trainer, ranks: Sequence[Times]) -> Planned:
         planning.correct(reports, group, slower)
         return planning.best(recording, group, cluster_of(reports))
     except (InvalidArgumentError, ResourceExhaustedError):  # On all ranks alike.
-        return trainer.plan
+        return trainer.plan, trainer._choices
 
 
 def with_memory(reports: Sequence[RankReport], trainer: Trainer) -> list[RankReport]:
@@ -165,8 +165,8 @@ def _named(device: str, slower: float) -> str:
     return device.partition(_SLOWER)[0] + (f"{_SLOWER}{kind}" if kind else "")
 
 
-def _step(planned: Planned) -> float:
-    return planned.step
+def _step(plan: tuple[Planned, Choices]) -> float:
+    return plan[0].step
 
 
 def _factor(measured: float, planned: float) -> float:
@@ -196,9 +196,10 @@ def _report(trainer: Trainer, text: str) -> None:
 def _shape(planned: Planned) -> str:
     shape = planned.decisions.shape
     layers = "+".join(str(each.end_layer - each.first_layer) for each in planned.decisions.stages)
+    tensor = f"tensor {shape.tensor}, " if shape.tensor > 1 else ""
     return (
-        f"data {shape.data}, pipeline {shape.pipeline} ({layers} layers), ZeRO {shape.zero}, "
-        f"micro-batches of {shape.micro_batch}"
+        f"{tensor}data {shape.data}, pipeline {shape.pipeline} ({layers} layers), "
+        f"ZeRO {shape.zero}, micro-batches of {shape.micro_batch}"
     )
 
 

@@ -77,7 +77,7 @@ def parallelize(
         main_weights: of parameters in bfloat16 or float16 the optimizer steps copies in f32, with
             state in f32, of gradients that are added up in f32; parameters are the copies, rounded.
         replan: another plan is made where steps take more than a fifth longer than planned,
-            unless tensors are divided, or state is offloaded.
+            unless state is offloaded.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which.

@@ -18,6 +18,7 @@ from corro.planned import Planned, Terms
 from corro.torch.parallel.offload import LEVELS, Storage, space_of
 from corro.torch.parallel.planning import Choosing, Recording, agreed_plan, recomputed_of
 from corro.torch.parallel.resources import checked_resources, cluster_of, reports_of
+from corro.torch.parallel.seats import Seats
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _OF_A_WORLD = ("tensor", "context", "expert", "data", "pipeline", "chunks", "micro_batch")
 """Pins that another number of ranks may not allow."""
+_DEGREES = ("tensor", "data", "pipeline", "micro_batch", "zero")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Tried(NamedTuple):
     """A plan that was in use, when steps were looked into."""
 
     plan: Planned  # With what they took as its promise.
+    choices: Choices
     computing: list[float]  # Seconds of each rank in a step.
 
 
@@ -68,8 +71,9 @@ def decided(planned: Planned) -> Any:
 def seconds_of_rank(planned: Planned, rank: int) -> float:
     """Returns for how long the planner says that a rank of the group computes in a step."""
     decisions = planned.decisions
-    seat = (decisions.placement or tuple(range(planned.graph.ranks))).index(rank)
-    stage = planned.document["decisions"]["stages"][seat // decisions.shape.data]
+    ranks = decisions.placement or tuple(range(planned.graph.ranks))
+    seats = Seats(decisions.shape, ranks, ranks.index(rank))
+    stage = planned.document["decisions"]["stages"][seats.stage]
     terms, seconds = decisions.terms, stage["seconds"]
     again = 1 + terms.recompute / terms.compute if terms.compute else 1.0
     micro: float = seconds["forward"] + seconds["backward"]
@@ -170,13 +174,10 @@ class Planning:
 
     def _plan(
         self, recording: Recording, group: Group, resources: object, pins: Mapping[str, object]
-    ) -> Planned:
-        """Returns a plan that takes what is predicted: it neither divides tensors nor offloads."""
-        strategies = tuple(
-            each for each in self.wishes.strategies if each not in ("tensor", "offload")
-        )
-        planned, _ = self._agreed(recording, group, resources, pins, strategies)
-        return planned
+    ) -> tuple[Planned, Choices]:
+        """Returns a plan that does not offload."""
+        strategies = tuple(each for each in self.wishes.strategies if each != "offload")
+        return self._agreed(recording, group, resources, pins, strategies)
 
     def _agreed(
         self,
@@ -238,18 +239,18 @@ class Planning:
         ranks = range(planned.graph.ranks)
         return [seconds_of_rank(planned, rank) * self._slower for rank in ranks]
 
-    def best(self, recording: Recording, group: Group, cluster: object) -> Planned:
+    def best(self, recording: Recording, group: Group, cluster: object) -> tuple[Planned, Choices]:
         """Plans for a cluster that was corrected, which counts from here on. Blocks."""
         self.wishes = replace(self.wishes, resources=None)
-        return _slowed(self._plan(recording, group, cluster, self._pins), self._slower)
+        planned, choices = self._plan(recording, group, cluster, self._pins)
+        return _slowed(planned, self._slower), choices
 
     def planned_like(
         self, planned: Planned, recording: Recording, group: Group, cluster: object
     ) -> Planned:
         """Returns what a plan of the same degrees would be on another cluster. Blocks."""
-        shape = planned.decisions.shape
-        pins = {"data": shape.data, "pipeline": shape.pipeline, "micro_batch": shape.micro_batch}
-        return self._plan(recording, group, cluster, {**pins, "zero": shape.zero})
+        pins = {name: getattr(planned.decisions.shape, name) for name in _DEGREES}
+        return self._plan(recording, group, cluster, pins)[0]
 
 
 def ordered_world() -> Group:
