@@ -2,7 +2,7 @@
 
 It says each step's loss, which is that of one process, however many ranks there are, and when it
 was committed. PINS are those of the first plan; CHECKPOINTS a folder. MAINS: the model is in
-bfloat16, with main weights.
+bfloat16, with main weights. OFFLOAD: a folder for what does not fit into LIMIT, of memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import without_compiler
 from elastic_rank import STEPS, die_at, renew, run, say, wait_at_gate, where
-from parallel_training import SEED, adam, batches, gpt, machines, next_token
+from parallel_training import SEED, adam, batches, gpt, machines, next_token, with_disk
 from torch import Tensor, nn
 
 import corro
@@ -31,6 +31,8 @@ FOLDER = os.environ.get("CHECKPOINTS")
 EVERY = int(os.environ.get("EVERY", "5"))
 MEASURES = "MEASURES" in os.environ
 MAINS = "MAINS" in os.environ
+OFFLOAD = os.environ.get("OFFLOAD")
+LIMIT = os.environ.get("LIMIT")
 if "LOOK" in os.environ:
     drift.LOOK, drift.LIMIT = int(os.environ["LOOK"]), -1.0  # Any step is longer than that.
 
@@ -59,7 +61,8 @@ def make() -> tuple[Trainer, Any]:
     optimizer = adam(model)
     torch.manual_seed(SEED)
     # Who joins has no number of ranks yet.
-    cluster = None if MEASURES or _context.is_outside() else machines()
+    here = with_disk if OFFLOAD else machines
+    cluster = None if MEASURES or _context.is_outside() else here()
     trainer = corro.parallelize(
         model,
         optimizer,
@@ -68,6 +71,8 @@ def make() -> tuple[Trainer, Any]:
         cluster,
         pins=PINS,
         main_weights=MAINS,
+        offload=OFFLOAD,
+        memory_limit=LIMIT,
     )
     made.append(trainer)
     optimizer.register_step_pre_hook(lambda *_: die_at(trainer.steps, "step"))
@@ -88,7 +93,8 @@ def steps() -> None:
     @corro.elastic.run
     def train(state: Any) -> None:
         shape = trainer.plan.decisions.shape
-        say(plan=[shape.pipeline, shape.data, shape.zero, shape.tensor], **where())
+        degrees = [shape.pipeline, shape.data, shape.zero, shape.tensor]
+        say(plan=degrees, offload=shape.offload, **where())
         while trainer.steps < STEPS:
             step = trainer.steps
             wait_at_gate(step)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -120,10 +121,48 @@ def test_divided_tensors_of_a_lost_rank_are_those_of_another(elastic_parallel: E
     check(ran, [4] * 3 + [3] * (STEPS - 3), 0, 1, 2)
 
 
-def test_an_elastic_job_refuses_what_cannot_move(elastic_parallel: Elastic) -> None:
-    ran = elastic_parallel("steps", 2, {}, "--min-np", "1", PINS='{"offload": "weights"}')
-    assert ran.job.code != 0
-    assert "offload: does not go in an elastic job" in ran.job.output
+@pytest.mark.parametrize("level", ["optimizer", "weights"])
+def test_what_is_offloaded_moves(elastic_parallel: Elastic, tmp_path: Path, level: str) -> None:
+    """Files of ranks that are left are read; what a lost one had in files has copies.
+
+    The last one, with nobody beside it, has all in files.
+    """
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    pins = {"data": 3, "offload": level}
+    kills = {1: (4, "forward"), 2: (8, "stepped")}
+    ran = elastic_parallel(
+        "steps", 3, kills, "--min-np", "1", PINS=json.dumps(pins), OFFLOAD=str(folder)
+    )
+    check(ran, [3] * 4 + [2] * 4 + [1] * (STEPS - 8), 0)
+    assert [facts["offload"] for facts in ran.of(0, "plan")] == [level] * 3
+    assert not list(folder.iterdir()), "a killed rank has left files"
+
+
+def test_fewer_ranks_offload_what_more_have_memory_for(elastic_parallel: Elastic) -> None:
+    """To a file system in memory. Who joins brings memory, so that nothing is offloaded again."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        ran = elastic_parallel(
+            *("steps", 2, {1: (3, "backward")}, "--min-np", "1", "--max-np", "2"),
+            **{"OFFLOAD": folder, "LIMIT": "600 kB", "GATE": "9"},
+        )
+        assert not list(Path(folder).iterdir())
+    check(ran, [2] * 3 + [1] * 7 + [2] * (STEPS - 10), 0, joiners=1)
+    assert [facts["offload"] != "off" for facts in ran.of(0, "plan")] == [False, True, False]
+
+
+def test_what_is_offloaded_is_read_from_the_newest_checkpoint(
+    elastic_parallel: Elastic, tmp_path: Path
+) -> None:
+    kills = {1: (7, "between"), 2: (7, "between")}
+    ran = elastic_parallel(
+        *("steps", 3, kills, "--min-np", "1"),
+        PINS='{"offload": "weights"}',
+        OFFLOAD=str(tmp_path),
+        CHECKPOINTS=str(tmp_path / "checkpoints"),
+    )
+    assert "going back to the checkpoint of step 5" in ran.job.output
+    check(ran, [3] * 5 + [1] * (STEPS - 5), 0)
 
 
 def test_parts_that_are_lost_with_their_copies_are_read_from_the_newest_checkpoint(

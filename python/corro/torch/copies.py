@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,7 +37,15 @@ if TYPE_CHECKING:
     from corro._contents import Contents, Piece
 
 _ALIGNMENT = 64  # Bytes; of each piece in an image.
+_ROUND = 64 << 20  # Bytes of an image that are sent at a time.
 _LENGTH = 8  # Bytes of the length of an image's head.
+
+Empty = Callable[[int], "Tensor"]
+"""Returns so many bytes of the host's memory, or of a mapped file."""
+
+
+def _in_memory(size: int) -> Tensor:
+    return torch.empty(size, dtype=torch.uint8, device="cpu")
 
 
 class Generation(NamedTuple):
@@ -74,8 +82,8 @@ class _Image:
         self._begin = _aligned(_LENGTH + length)
 
     @classmethod
-    def of(cls, pieces: Sequence[Piece]) -> _Image:
-        """Copies the pieces."""
+    def of(cls, pieces: Sequence[Piece], empty: Empty) -> _Image:
+        """Copies the pieces into new memory."""
         places, end = [], 0
         for piece in pieces:
             box = tuple(piece.whole), tuple(piece.offsets), tuple(piece.shape)
@@ -83,7 +91,7 @@ class _Image:
             end += _aligned(piece.source.numel() * piece.source.element_size())
         head = pickle.dumps(places)
         begin = _aligned(_LENGTH + len(head))
-        memory = torch.empty(begin + end, dtype=torch.uint8, device="cpu")
+        memory = empty(begin + end)
         text = bytearray(len(head).to_bytes(_LENGTH, "little") + head)
         memory[: len(text)] = torch.frombuffer(text, dtype=torch.uint8)
         copy_pieces(pieces, memory, [begin + place.at for place in places])
@@ -133,7 +141,14 @@ class Copies:
         return sum(image.memory.numel() for image in images)
 
     def take(
-        self, contents: Contents, number: int, steps: int, alike: Any, *, is_kept: bool
+        self,
+        contents: Contents,
+        number: int,
+        steps: int,
+        alike: Any,
+        *,
+        is_kept: bool,
+        empty: Empty | None = None,
     ) -> None:
         """Makes a generation of the state. Blocks until all ranks have called it, and have it.
 
@@ -143,11 +158,12 @@ class Copies:
             steps: that the state comes after.
             alike: what all ranks have alike, besides.
             is_kept: another rank keeps a copy, too; else only this one does.
+            empty: gives what images lie in; None: memory.
         """
-        world = _context.world()
-        images = {world.rank(): _Image.of(contents.pieces(world))}
+        world, empty = _context.world(), empty or _in_memory
+        images = {world.rank(): _Image.of(contents.pieces(world), empty)}
         if is_kept and world.size() > 1:
-            images.update(_pass_on(images[world.rank()]))
+            images.update(_pass_on(images[world.rank()], empty))
         generation = Generation(number, _context.epoch(), world.size(), steps)
         self._kept[generation] = _Kept(images, (contents.values, alike))
         _context.barrier()
@@ -158,14 +174,19 @@ class Copies:
         self._kept.clear()
 
 
-def _pass_on(image: _Image) -> dict[int, _Image]:
+def _pass_on(image: _Image, empty: Empty) -> dict[int, _Image]:
     """Sends the image to the rank that keeps it; returns what comes, by the rank that has sent."""
-    world, nodes = _context.world(), _context.nodes()
-    shift = shift_of(nodes)
-    splits = [0] * world.size()
-    splits[(world.rank() + shift) % world.size()] = image.memory.numel()
-    came, _ = verbs.alltoall(image.memory, splits)
-    return {(world.rank() - shift) % world.size(): _Image(came)}
+    world, shift = _context.world(), shift_of(_context.nodes())
+    keeper, sender = ((world.rank() + by) % world.size() for by in (shift, -shift))
+    sizes = [row[0] for row in _context.exchange(world, [image.memory.numel()])]
+    memory = empty(sizes[sender])
+    for begin in range(0, max(sizes), _ROUND):
+        part = image.memory[begin : begin + _ROUND]
+        splits = [0] * world.size()
+        splits[keeper] = part.numel()
+        came, _ = verbs.alltoall(part, splits)
+        memory[begin : begin + came.numel()] = came
+    return {sender: _Image(memory)}
 
 
 def shift_of(nodes: Sequence[int]) -> int:

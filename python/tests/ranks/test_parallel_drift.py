@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from parallel_training import SEED, adam, alone, batches, gpt, machines, next_token
+from parallel_training import SEED, adam, alone, batches, gpt, machines, next_token, with_disk
 from torch import Tensor, nn
 
 import corro
@@ -29,6 +30,8 @@ def equal_machines() -> list[RankReport]:
         memory=(("free", 16 << 30),),
         peak={"f32": 80e9},
         memory_bandwidth=1e10,
+        disk=1e9,
+        disk_left=8e9,
         link=link,
     )
     return [one] * corro.size()
@@ -67,9 +70,12 @@ def rows() -> Tensor:
     return torch.randn(256, 512, generator=torch.Generator().manual_seed(1))
 
 
-def make(pins: dict[str, Any]) -> Trainer:
+def make(pins: dict[str, Any], folder: Path | None = None) -> Trainer:
     model = wide()
-    trainer = corro.parallelize(model, adam(model), squares, rows(), machines("16 GB"), pins=pins)
+    cluster = machines("16 GB") if folder is None else with_disk("16 GB")
+    trainer = corro.parallelize(
+        model, adam(model), squares, rows(), cluster, pins=pins, offload=folder
+    )
     trainer._planning.correct(equal_machines(), corro.world())
     return trainer
 
@@ -166,12 +172,15 @@ def test_who_does_not_want_another_plan_keeps_it(monkeypatch: pytest.MonkeyPatch
         assert trainer.plan is planned
 
 
-def test_a_plan_that_divides_tensors_goes_and_comes_back() -> None:
+@pytest.mark.parametrize("pins", [{"tensor": 2}, {"offload": "weights"}], ids=str)
+def test_a_plan_that_divides_tensors_or_offloads_goes_and_comes_back(
+    pins: dict[str, Any], tmp_path: Path
+) -> None:
     """As its steps, and those of the other one, turn out to be."""
     if corro.size() != 2:
         pytest.skip("for 2 ranks")
     expected, _ = alone(wide(), squares, [rows()] * STEPS)
-    trainer = make({"tensor": 2})
+    trainer = make(pins, tmp_path)
     first, losses = decided(trainer.plan), [trainer.step(rows()) for _ in range(2)]
     trainer._planning._pins = {"data": 2, "zero": 0}
     # Not since ranks compute slowly.
@@ -179,8 +188,8 @@ def test_a_plan_that_divides_tensors_goes_and_comes_back() -> None:
         trainer, [{**each, "step": 3 * each["step"]} for each in planned_times(trainer)]
     )
     shape = trainer.plan.decisions.shape
-    assert (shape.tensor, shape.data) == (1, 2)
-    assert ": tensor 2, data 1, " in trainer.why
+    assert (shape.tensor, shape.data, shape.offload) == (1, 2, "off")
+    assert ("tensor 2, data 1" if "tensor" in pins else "weights offloaded ->") in trainer.why
     losses += [trainer.step(rows()) for _ in range(2)]
     drift.plan_again(trainer, slower(trainer, 100))
     assert decided(trainer.plan) == first
@@ -204,6 +213,17 @@ def test_steps_of_a_plan_that_divides_tensors_are_looked_at(
         assert "more than planned: " in trainer.why
         assert trainer.plan.decisions.shape.tensor == corro.size()
     assert losses == pytest.approx(expected, abs=1e-4)
+
+
+def test_files_are_no_memory(tmp_path: Path) -> None:
+    """What lies in them does not count as memory that another plan could use."""
+    trainer = make({"offload": "weights"}, tmp_path)
+    trainer.step(rows())
+    kept = trainer._kept()
+    assert kept.pop("offloaded") > 0
+    ((_, left),) = drift.with_memory(equal_machines(), trainer)[corro.rank()].memory
+    assert left - (16 << 30) == sum(kept.values())
+    trainer.close()
 
 
 def test_speeds_are_corrected_by_what_each_rank_takes() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from parallel_training import adam, alone, batches, gpt, machines, next_token
+from parallel_training import adam, alone, batches, gpt, machines, next_token, with_disk
 from torch import Tensor, nn
 
 import corro
@@ -45,11 +46,28 @@ def plans_with_parts() -> list[dict[str, Any]]:
     return [{"zero": 3, "pipeline": 1}, {"tensor": 2, "zero": 0}]
 
 
-def follow(trainer: Trainer, pins: dict[str, object]) -> None:
+def offloading_plans() -> list[dict[str, object]]:
+    """Plans of which each offloads something else than the one before, or nothing."""
+    ranks = corro.size()
+    of_stages = [{"offload": "weights", "pipeline": ranks, "micro_batch": 1}] * (ranks > 1)
+    return [
+        {"offload": "weights", "pipeline": 1},
+        {"offload": "optimizer", "pipeline": 1},
+        {"data": ranks, "zero": 3 if ranks > 1 else 0},
+        *of_stages,
+        {"offload": "gradients", "pipeline": 1},
+        {"offload": "weights", "pipeline": 1, "micro_batch": 1},
+        {"data": ranks, "zero": 0},
+    ]
+
+
+def follow(
+    trainer: Trainer, pins: dict[str, object], resources: dict[str, object] | None = None
+) -> None:
     group = corro.world()
-    strategies = ("data", "pipeline", "sharding", "tensor", "sequence")
+    strategies = ("data", "pipeline", "sharding", "tensor", "sequence", "offload")
     planned, choices = agreed_plan(
-        *(trainer._recording, group, machines(), "time", pins, None, strategies),
+        *(trainer._recording, group, resources or machines(), "time", pins, None, strategies),
         trainer._planning._choices,
     )
     offer = Offer(boxes_of(trainer))
@@ -79,6 +97,42 @@ def test_a_training_that_moves_loses_nothing(tied: bool) -> None:
     assert train(model, adam, plans()) == pytest.approx(expected, abs=1e-5)
     found, wanted = (next_token(each.eval(), batches()[0]).item() for each in (model, trained))
     assert found == pytest.approx(wanted, abs=1e-5)
+
+
+def mapped(folder: Path) -> int:
+    """Returns how many files of a folder this process has mapped."""
+    return sum(f"{folder}/" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+@pytest.mark.parametrize("is_low", [False, True])
+def test_what_is_offloaded_moves(is_low: bool, tmp_path: Path) -> None:
+    """With all that there is of it, and to files of the next plan; those of the last are gone."""
+    pins, steps = offloading_plans(), 8
+    expected, _ = alone(gpt(0.2), next_token, batches(steps))
+    model, losses = gpt(0.2), []
+    if is_low:
+        model.bfloat16()
+    optimizer = adam(model)
+    with corro.parallelize(
+        *(model, optimizer, next_token, batches()[0], with_disk()),
+        pins=pins[0],
+        offload=tmp_path,
+        main_weights=is_low,
+    ) as trainer:
+        for number, batch in enumerate(batches(steps)):
+            if number:
+                follow(trainer, pins[number % len(pins)], with_disk())
+                level = pins[number % len(pins)].get("offload", "off")
+                assert trainer.plan.decisions.shape.offload == level
+                away = [each.offloaded for each in trainer._sharding.shards if each.offloaded]
+                assert bool(away) == (level != "off")
+                # Just these: nothing of the plan before, nor of the move.
+                own = {id(each._file): each for one in away for each in one.blocks}
+                assert mapped(tmp_path) == len(own), level
+                assert all(each.state is not None for each in away)
+            losses.append(trainer.step(batch))
+    within = {"rel": 0.02} if is_low else {"abs": 1e-5}
+    assert losses == pytest.approx(expected, **within)
 
 
 @pytest.mark.parametrize("name", ["NAdam", "ASGD", "Rprop", "SGD"])

@@ -231,6 +231,8 @@ def test_ranks_measure_their_disk(tmp_path: Path) -> None:
         lack = trainer._planning.lack_of_space(planned)
         assert lack is not None
         assert "for this rank, and the plan puts 1000000000.00 GB there" in lack
+        assert trainer._planning.has_room(trainer.plan, corro.world())
+        assert not trainer._planning.has_room(planned, corro.world())
 
 
 @pytest.mark.parametrize(

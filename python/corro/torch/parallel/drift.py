@@ -3,8 +3,7 @@
 Every LOOK steps the ranks tell each other what theirs have taken. If a step is longer than planned
 by more than LIMIT, the machines are not what the planner took them for: their speeds are corrected
 by what was measured, and another plan is made. If it promises to be faster than steps are now, by
-GAIN, training moves to it. Else the plan stays, and what was measured is what it promises. A plan
-that offloads stays without a look at others.
+GAIN, training moves to it. Else the plan stays, and what was measured is what it promises.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ def look(trainer: Trainer) -> None:
     _report(trainer, _summary(lines))
     step, planned = lines[-1].measured, lines[-1].planned
     planning = trainer._planning
-    may_change = planning.may_change and trainer.plan.decisions.shape.offload == "off"
-    if may_change and step > (1 + LIMIT) * max(planned, planning.accepted):
+    if planning.may_change and step > (1 + LIMIT) * max(planned, planning.accepted):
         plan_again(trainer, ranks)
 
 
@@ -73,13 +71,17 @@ def plan_again(trainer: Trainer, ranks: Sequence[Times]) -> None:
     # What was measured of a plan counts, not what is promised of it.
     plans.setdefault(decided(found), (found, choices))
     best, choices = min(plans.values(), key=_step)
-    if best.step < (1 - GAIN) * step:
+    is_better = best.step < (1 - GAIN) * step
+    if is_better and planning.has_room(best, group):
         said += f"another plan takes {_ms(best.step)}: {_shape(before)} -> {_shape(best)}"
         offer = moving.Offer(moving.boxes_of(trainer))
         moving.move(trainer, best, choices, group, offer.read())
         planning.accepted = 0.0
     else:
-        said += f"the plan stays, since no other one takes less than {1 - GAIN:.0%} of that"
+        why = "a disk has no room for another one"
+        if not is_better:
+            why = f"no other one takes less than {1 - GAIN:.0%} of that"
+        said += f"the plan stays, since {why}"
         trainer.plan = present.plan
         planning.accepted = step
     trainer._reason = f"after step {trainer.steps}: {said}"
@@ -107,7 +109,8 @@ def _found(trainer: Trainer, ranks: Sequence[Times]) -> tuple[Planned, Choices]:
 
 def with_memory(reports: Sequence[RankReport], trainer: Trainer) -> list[RankReport]:
     """Returns the reports with the memory that training has now, too. Blocks."""
-    kept = allgather_object(int(sum(trainer._kept().values())), group=trainer._group)
+    own = sum(each for name, each in trainer._kept().items() if name != "offloaded")
+    kept = allgather_object(int(own), group=trainer._group)
     return [
         replace(report, memory=tuple((limit, left + own) for limit, left in report.memory))
         for report, own in zip(reports, kept, strict=True)
@@ -197,9 +200,10 @@ def _shape(planned: Planned) -> str:
     shape = planned.decisions.shape
     layers = "+".join(str(each.end_layer - each.first_layer) for each in planned.decisions.stages)
     tensor = f"tensor {shape.tensor}, " if shape.tensor > 1 else ""
+    away = f", {shape.offload} offloaded" if shape.offload != "off" else ""
     return (
         f"{tensor}data {shape.data}, pipeline {shape.pipeline} ({layers} layers), "
-        f"ZeRO {shape.zero}, micro-batches of {shape.micro_batch}"
+        f"ZeRO {shape.zero}, micro-batches of {shape.micro_batch}{away}"
     )
 
 

@@ -76,8 +76,7 @@ def parallelize(
             a number, or "dynamic". For float16. A step whose gradients overflow changes nothing.
         main_weights: of parameters in bfloat16 or float16 the optimizer steps copies in f32, with
             state in f32, of gradients that are added up in f32; parameters are the copies, rounded.
-        replan: another plan is made where steps take more than a fifth longer than planned,
-            unless state is offloaded.
+        replan: another plan is made where steps take more than a fifth longer than planned.
 
     Raises:
         InvalidArgumentError: on every rank: what is wrong, and on which.
@@ -88,15 +87,14 @@ def parallelize(
     batch = samples.plain(sample_batch)
     refusal = _refusal(model, optimizer, loss, batch) or refusal_of(max_norm, loss_scale)
     refusal = refusal or _refusal_of_mains(model, main_weights)
-    is_elastic = group is None or _context.membership() is not None
-    refusal = refusal or _refusal_of_offload(model, offload, is_elastic, pins or {})
+    refusal = refusal or _refusal_of_offload(model, offload, pins or {})
     raise_first(refusal, group)
     recording = agreed_recording(model, loss, batch, group)
     excluded: set[str] = set()
     if not goes_by_elements(optimizer):
         raise_first(_refusal_to_shard(optimizer, pins), group)
         excluded = {"sharding", "tensor", "offload"}
-    if is_elastic or device_of(model).type != "cpu":
+    if device_of(model).type != "cpu":
         excluded.add("offload")
     allowed = tuple(each for each in strategies if each not in excluded)
 
@@ -174,17 +172,10 @@ def _refusal_of_mains(model: nn.Module, main_weights: object) -> str | None:
     return None
 
 
-def _refusal_of_offload(
-    model: nn.Module, folder: object, is_elastic: bool, pins: Mapping[str, object]
-) -> str | None:
+def _refusal_of_offload(model: nn.Module, folder: object, pins: Mapping[str, object]) -> str | None:
     level = pins.get("offload", "off")
     if folder is None and level == "off":
         return None
-    if is_elastic:
-        return (
-            "parallelize: offload: does not go in an elastic job: a training with state on disk "
-            "cannot move to another plan"
-        )
     if folder is None:
         return f"parallelize: pins: offload {level} needs offload=, a folder on this host's disk"
     if (refusal := refusal_of_folder(folder)) is not None:

@@ -10,7 +10,7 @@ What a rank has of the training are boxes of named arrays:
 
     boxes_of()     what this rank has under its plan
     Offer()        all ranks tell each other what they have: is anything missing?
-    move()         each rank gets what it needs under the next plan, in new memory
+    move()         each rank gets what it needs under the next plan, in new memory, or in files
                    all have it: it becomes the trainer's, and nothing communicates any more
 
 So whatever fails before leaves a rank's training as it was; and one that has moved when another
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,8 +36,10 @@ from corro.elastic._state import listed
 from corro.torch.checkpoint import DTYPES_BY_NUMBER, Wanted
 from corro.torch.copies import Live, Place, Read
 from corro.torch.parallel.boxes import Run, covered
+from corro.torch.parallel.offloaded_optimizer import put_state_away
 from corro.torch.parallel.seats import Seats
 from corro.torch.parallel.sharded_optimizer import is_like
+from corro.torch.parallel.sharding import dropped_under, level_of
 from corro.torch.parallel.shards import part_of
 from corro.torch.parallel.stand_ins import stand_in
 from corro.torch.parallel.tensor.choice import Choices
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from corro.torch.parallel.trainer import Trainer
 
 _PARAMETER, _STATE, _REST, _BUFFER = "parameter", "state", "rest", "buffer"
+_ROUND = 64 << 20  # Bytes that are sent at a time, of all ranks; more of a tensor that is larger.
 
 
 class Boxes(Contents):
@@ -203,6 +206,8 @@ class Offer:
 @dataclass(slots=True)
 class _Received:
     parameters: dict[str, Tensor] = field(default_factory=dict)
+    parts: dict[str, Tensor] = field(default_factory=dict)
+    """Of parameters that are never whole under the next plan."""
     states: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     rests: dict[str, Tensor] = field(default_factory=dict)
     buffers: dict[str, Tensor] = field(default_factory=dict)
@@ -215,12 +220,16 @@ def move(trainer: Trainer, planned: Planned, choices: Choices, group: Group, rea
     """
     loaded = trainer._load(planned, group)
     seats = Seats(planned.decisions.shape, loaded.group.ranks, loaded.group.rank())
-    received = _receive(trainer, planned, choices, seats, read)
+    needs = _Needs(trainer, planned, choices, seats)
+    for numbers in _rounds(read.tensors):
+        read.fill([each for number in numbers for each in needs.of(number, read.tensors[number])])
+    received = needs.received
     _context.barrier(group)
     _let_go(trainer)
     _adopt(trainer, received)
     trainer._follow(planned, group, loaded, choices)
     trainer._adopt_main_weights(received.parameters)
+    trainer._sharding.adopt_parts(received.parts)
     _adopt_state(trainer, received)
     trainer._whole = False
     trainer._sharding.drop()
@@ -235,53 +244,91 @@ def empty(trainer: Trainer, planned: Planned, choices: Choices, group: Group) ->
     _adopt(trainer, _Received({name: form.empty() for name, form in trainer._forms.items()}))
     trainer._follow(planned, group, loaded, choices)
     trainer._whole = True
+    if trainer._sharding.misses_some:
+        trainer._release()
 
 
-def _receive(
-    trainer: Trainer, planned: Planned, choices: Choices, seats: Seats, read: Read
-) -> _Received:
-    """Gets parameters as a whole, of which the plan's part is taken then, and parts of state."""
-    users, stage = trainer._users_of_parameters(planned), seats.stage
-    axis = Axis(seats.tensor, seats.shape.tensor, None)
-    wholes = trainer._forms
-    divisions = {
-        name: choice.of(wholes[name].shape, axis)
-        for name, choice in choices.parameters.items()
-        if users.get(name) == (stage,)
-    }
-    forms = wholes | {name: wholes[name].part(of.dim, of.own) for name, of in divisions.items()}
-    cut = set(trainer._cut_under(planned, stage, forms))
-    received, wanted = _Received(), []
-    buffers = dict(trainer.model.named_buffers())
-    for number, (name, dtype_number, shape) in enumerate(read.tensors):
+class _Needs:
+    """What this rank needs under a plan, and room for it, which is `received`.
+
+    Of parameters that the plan drops behind calls, and of states, that is this rank's part, in
+    files if the plan offloads; other parameters are whole.
+    """
+
+    def __init__(self, trainer: Trainer, planned: Planned, choices: Choices, seats: Seats) -> None:
+        self.received = _Received()
+        self._wholes, self._seats, shape = trainer._forms, seats, seats.shape
+        self._users = users = trainer._users_of_parameters(planned)
+        self._buffers = dict(trainer.model.named_buffers())
+        axis = Axis(seats.tensor, shape.tensor, None)
+        self._divisions = {
+            name: choice.of(self._wholes[name].shape, axis)
+            for name, choice in choices.parameters.items()
+            if users.get(name) == (seats.stage,)
+        }
+        self._forms = self._wholes | {
+            name: self._wholes[name].part(of.dim, of.own) for name, of in self._divisions.items()
+        }
+        self._cut = set(trainer._cut_under(planned, seats.stage, self._forms))
+        layers = trainer._layers_of(planned.decisions.stages[seats.stage])
+        named = trainer.model.named_parameters()
+        cut = {name: each for name, each in named if name in self._cut}
+        self._dropped = dropped_under(level_of(shape), layers, cut)
+        self._scratch = trainer._planning.scratch(planned)
+
+    def of(self, number: int, tensor: tuple[str, int, list[int]]) -> Iterator[Wanted]:
+        """Yields the boxes that are needed of a tensor, with room for them; `number`: of it."""
+        name, dtype_number, shape = tensor
         kind, _, of = name.partition("/")
         key, _, of = of.partition("/") if kind == _STATE else ("", "", of)
         dtype = DTYPES_BY_NUMBER[dtype_number]
-        run = Run(tuple(shape), range(prod(shape)))
+        run, received = Run(tuple(shape), range(prod(shape))), self.received
         if kind == _BUFFER:
-            flat = torch.empty(shape, dtype=dtype, device=buffers[of].device)
+            flat = torch.empty(shape, dtype=dtype, device=self._buffers[of].device)
             received.buffers[of] = flat
-        elif of in users and stage not in users[of]:
-            continue
+        elif of in self._users and self._seats.stage not in self._users[of]:
+            return
         elif kind == _REST:
             flat = received.rests[of] = torch.empty(shape, dtype=dtype)
-        elif kind == _PARAMETER:
-            made = received.parameters[of] = wholes[of].empty(dtype)
-            flat = wholes[of].flat(made)
+        elif kind == _PARAMETER and of not in self._dropped:
+            made = received.parameters[of] = self._wholes[of].empty(dtype)
+            flat = self._wholes[of].flat(made)
         else:
-            form, own = forms[of], range(forms[of].elements)
-            if of in cut:
-                own = part_of(form.elements, seats.shape.data, seats.data)
-                made = flat = torch.empty(len(own), dtype=dtype, device=form.device)
+            made, flat, own = self._part(of, dtype)
+            run = Run(run.whole, own, self._divisions.get(of))
+            if kind == _PARAMETER:
+                received.parts[of] = made
             else:
-                made = form.empty(dtype)
-                flat = form.flat(made)
-            run = Run(run.whole, own, divisions.get(of))
-            received.states.setdefault(of, {})[key] = made
+                received.states.setdefault(of, {})[key] = made
         for offsets, box in run.boxes(flat):
-            wanted.append(Wanted(number, offsets, list(box.shape), box))
-    read.fill(wanted)
-    return received
+            yield Wanted(number, offsets, list(box.shape), box)
+
+    def _part(self, name: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, range]:
+        """Returns room for this rank's part, the same flat, and which elements it has."""
+        form = self._forms[name]
+        if name not in self._cut:
+            made = form.empty(dtype)
+            return made, form.flat(made), range(form.elements)
+        own = part_of(form.elements, self._seats.shape.data, self._seats.data)
+        if self._scratch is not None:
+            flat = self._scratch.empty(len(own), dtype)
+        else:
+            flat = torch.empty(len(own), dtype=dtype, device=form.device)
+        return flat, flat, own
+
+
+def _rounds(tensors: Sequence[tuple[str, int, list[int]]]) -> Iterator[list[int]]:
+    """Yields the numbers of tensors that are sent at a time, since all that is lies in memory."""
+    numbers: list[int] = []
+    size = 0
+    for number, (_, dtype, shape) in enumerate(tensors):
+        own = prod(shape) * DTYPES_BY_NUMBER[dtype].itemsize
+        if numbers and size + own > _ROUND:
+            yield numbers
+            numbers, size = [], 0
+        numbers.append(number)
+        size += own
+    yield numbers
 
 
 def _let_go(trainer: Trainer) -> None:
@@ -296,7 +343,9 @@ def _let_go(trainer: Trainer) -> None:
 def _adopt(trainer: Trainer, received: _Received) -> None:
     for name, parameter in trainer.model.named_parameters():
         form = trainer._forms[name]
-        if name in received.parameters:
+        if name in received.parts:
+            parameter.data = form.empty()  # Nobody reads it, so that it takes no memory.
+        elif name in received.parameters:
             parameter.data = received.parameters[name].to(form.dtype)
         elif form.elements:
             parameter.data = stand_in(form.shape, form.dtype, form.device)
@@ -319,6 +368,10 @@ def _adopt_state(trainer: Trainer, received: _Received) -> None:
             key: likes[key] if value is None else _placed(value, device)
             for key, value in rest.items()
         }
+    for shard in trainer._sharding.shards:
+        if shard.offloaded is not None:
+            put_state_away(trainer.optimizer, shard.offloaded, shard.parts)
+            shard.offloaded.settle()
 
 
 def _placed(value: _Value, device: torch.device) -> Any:

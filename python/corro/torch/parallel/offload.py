@@ -7,7 +7,9 @@
 Each level has what is before it. Trainer and optimizer work on memory that threads fill ahead of
 use, and write behind it, past the kernel's page cache. Between steps nothing is under way, and the
 files are mapped: whoever else reads or writes a state, a part or a gradient, sees an ordinary
-tensor. The files have no names: nothing is left of them, whatever ends the process.
+tensor. The files have no names: nothing is left of them, whatever ends the process. When training
+moves to another plan (moving.py), what this rank has is read through that mapping, and what it gets
+lies in Scratch until the next plan's files have it.
 
 From Rajbhandari et al., "ZeRO-Infinity", SC'21, section 5. Storage is the only one who makes such
 blocks: a model on a GPU would have others, of the host's pinned memory.
@@ -283,6 +285,21 @@ class Storage:
         block.put()
         block.settle()
         return block
+
+
+class Scratch:
+    """Tensors in files of a folder, for what memory has no room for while a training moves.
+
+    A file lives as long as its tensors. Used by one thread at a time.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._storage = Storage(folder, 0, 0.0, 0.0)
+
+    def empty(self, elements: int, dtype: torch.dtype = torch.uint8) -> Tensor:
+        """Returns a flat tensor of so many elements; raises as Storage.block() does."""
+        like = torch.empty(elements, dtype=dtype, device="meta")
+        return self._storage.block([like]).tensors[0]
 
 
 class Offloaded:

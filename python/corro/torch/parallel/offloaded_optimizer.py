@@ -102,6 +102,11 @@ def _put_back(optimizer: torch.optim.Optimizer, offloaded: Offloaded, parts: _Pa
         for part, row in zip(parts, offloaded.rows.tensors, strict=True):
             part.data = row[: part.numel()]
         offloaded.rows.put()
+    put_state_away(optimizer, offloaded, parts)
+
+
+def put_state_away(optimizer: torch.optim.Optimizer, offloaded: Offloaded, parts: _Parts) -> None:
+    """The parts' state is tensors in files: those that are not are written there."""
     states = [optimizer.state.get(part, {}) for part in parts]
     values: dict[tuple[int, Any], Tensor] = {
         (number, key): value

@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corro import _context
 from corro._context import Group, new_group
-from corro._objects import broadcast_object
+from corro._objects import allgather_object, broadcast_object
 from corro.errors import CorroError, InvalidArgumentError, ResourceExhaustedError
 from corro.planned import Planned, Terms
-from corro.torch.parallel.offload import LEVELS, Storage, space_of
-from corro.torch.parallel.planning import Choosing, Recording, agreed_plan, recomputed_of
+from corro.torch.parallel.offload import LEVELS, Scratch, Storage, space_of
+from corro.torch.parallel.planning import (
+    Choosing,
+    Recording,
+    agreed_plan,
+    raise_first,
+    recomputed_of,
+)
 from corro.torch.parallel.resources import checked_resources, cluster_of, reports_of
 from corro.torch.parallel.seats import Seats
 
@@ -28,7 +34,9 @@ if TYPE_CHECKING:
 
 _OF_A_WORLD = ("tensor", "context", "expert", "data", "pipeline", "chunks", "micro_batch")
 """Pins that another number of ranks may not allow."""
-_DEGREES = ("tensor", "data", "pipeline", "micro_batch", "zero")
+_DEGREES = ("tensor", "data", "pipeline", "micro_batch", "zero", "offload")
+_COPIES = 3  # What an elastic job puts on a disk, over what is offloaded: two commits' copies, too.
+_MOVE = 2  # The same of a move, beside what is there: what is received, and the next plan's files.
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +134,8 @@ class Planning:
         resources = self.wishes.resources
         if resources is None:
             resources = cluster_of(self.measure(group))
-        return self._agreed(recording, group, resources, self._pins, self.wishes.strategies)
+        times = 1 if _context.membership() is None else _COPIES
+        return self._agreed(recording, group, resources, self._pins, times)
 
     def storage(self, planned: Planned, stage: int) -> Storage | None:
         """Returns where a rank of a stage offloads to under a plan; None: it does not."""
@@ -138,10 +147,19 @@ class Planning:
         passing = here.memory.activations + here.memory.transient
         return Storage(folder, level, room, room + passing)
 
-    def lack_of_space(self, planned: Planned) -> str | None:
-        """Returns why this rank's disk has too little room for what a plan offloads."""
+    def scratch(self, planned: Planned) -> Scratch | None:
+        """Returns where a rank has what it gets when training moves to a plan that offloads."""
+        folder, level = self.wishes.offload, planned.decisions.shape.offload
+        return None if folder is None or level == LEVELS[0] else Scratch(folder)
+
+    def lack_of_space(self, planned: Planned, times: int = 1) -> str | None:
+        """Returns why this rank's disk has too little room for a plan.
+
+        Args:
+            times: what is put there over what the plan offloads.
+        """
         folder = self.wishes.offload
-        needed = max(stage.host for stage in planned.decisions.stages)
+        needed = times * max(stage.host for stage in planned.decisions.stages)
         if folder is None or not needed:
             return None
         nodes = _context.nodes()
@@ -152,6 +170,10 @@ class Planning:
             f"parallelize: offload: {folder}: has {left / 1e9:.2f} GB for this rank, and the plan "
             f"puts {needed / 1e9:.2f} GB there"
         )
+
+    def has_room(self, planned: Planned, group: Group) -> bool:
+        """Returns whether the disks of all ranks have room for a move to a plan. Blocks."""
+        return not any(allgather_object(self.lack_of_space(planned, _MOVE), group=group))
 
     def again(self, recording: Recording, group: Group) -> tuple[Planned, Choices]:
         """Plans for another number of ranks than the wishes were for, perhaps. Blocks.
@@ -166,18 +188,11 @@ class Planning:
         self.accepted, self.tried, self._slower = 0.0, {}, 1.0
         for self._pins in turns:
             try:
-                return self._agreed(recording, group, resources, self._pins, self.wishes.strategies)
+                return self._agreed(recording, group, resources, self._pins, _MOVE)
             except (InvalidArgumentError, ResourceExhaustedError):
                 if self._pins is turns[-1]:
                     raise
         raise AssertionError("there is a turn")
-
-    def _plan(
-        self, recording: Recording, group: Group, resources: object, pins: Mapping[str, object]
-    ) -> tuple[Planned, Choices]:
-        """Returns a plan that does not offload."""
-        strategies = tuple(each for each in self.wishes.strategies if each != "offload")
-        return self._agreed(recording, group, resources, pins, strategies)
 
     def _agreed(
         self,
@@ -185,21 +200,25 @@ class Planning:
         group: Group,
         resources: object,
         pins: Mapping[str, object],
-        strategies: tuple[str, ...],
+        times: int,
     ) -> tuple[Planned, Choices]:
+        """`times`: room that a disk has to have, over what is offloaded."""
         wishes = self.wishes
+        strategies, may_offload = wishes.strategies, "offload" in wishes.strategies
         dtypes = {"gradient_dtype": "f32"} if wishes.main_weights else {}
-        may_offload = "offload" in strategies
         if wishes.offload is None:
             strategies = tuple(each for each in strategies if each != "offload")
         asked = wishes.objective, {**dtypes, **pins}, wishes.memory_limit, strategies
         try:
-            return agreed_plan(recording, group, resources, *asked, self._choices)
+            planned, choices = agreed_plan(recording, group, resources, *asked, self._choices)
         except ResourceExhaustedError as error:
             if not may_offload or wishes.offload is not None:
                 raise
             hint = "or offload=, a folder on a disk for what memory has no room for"
             raise ResourceExhaustedError(f"{error}; {hint}") from None
+        if wishes.offload is not None:
+            raise_first(self.lack_of_space(planned, times), group)
+        return planned, choices
 
     def _fits(self, resources: object, group: Group) -> bool:
         """Returns whether a cluster was given that has a device for each of the ranks.
@@ -242,7 +261,7 @@ class Planning:
     def best(self, recording: Recording, group: Group, cluster: object) -> tuple[Planned, Choices]:
         """Plans for a cluster that was corrected, which counts from here on. Blocks."""
         self.wishes = replace(self.wishes, resources=None)
-        planned, choices = self._plan(recording, group, cluster, self._pins)
+        planned, choices = self._agreed(recording, group, cluster, self._pins, _MOVE)
         return _slowed(planned, self._slower), choices
 
     def planned_like(
@@ -250,7 +269,7 @@ class Planning:
     ) -> Planned:
         """Returns what a plan of the same degrees would be on another cluster. Blocks."""
         pins = {name: getattr(planned.decisions.shape, name) for name in _DEGREES}
-        return self._plan(recording, group, cluster, pins)[0]
+        return self._agreed(recording, group, cluster, pins, _MOVE)[0]
 
 
 def ordered_world() -> Group:

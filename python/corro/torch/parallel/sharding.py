@@ -40,6 +40,16 @@ def level_of(shape: Shape) -> int:
     return max(shape.zero, offloaded) if shape.data > 1 or offloaded else 0
 
 
+def dropped_under(
+    level: int, layers: Sequence[Layer], parameters: Mapping[str, nn.Parameter]
+) -> set[str]:
+    """Returns those of a stage's cut parameters that are gathered for calls, and dropped behind."""
+    if level != PARAMETERS:
+        return set()
+    groups = _by_readers(layers, parameters, level)
+    return {name for readers, names in groups if readers for name in names}
+
+
 class Sharding:
     """Shards of the parameters that a stage alone uses. Used by one thread at a time.
 
@@ -281,6 +291,13 @@ class Sharding:
             if shard.has_main
             for number, (name, part) in enumerate(shard.named_parts)
         }
+
+    def adopt_parts(self, parts: Mapping[str, Tensor]) -> None:
+        """Takes parts as they are, by names of parameters, of those that there are."""
+        for shard in self.shards:
+            for name, part in shard.named_parts:
+                if name in parts:
+                    part.data.copy_(parts[name])
 
     def adopt_main_weights(self, mains: Mapping[str, Tensor]) -> None:
         """Takes parts of whole ones, of those that there are."""

@@ -49,6 +49,7 @@ from corro.torch.elastic import TorchState
 from corro.torch.optimizer_state import broadcast_packed
 from corro.torch.parallel.moving import Boxes, Offer, boxes_of, empty, move
 from corro.torch.parallel.replanning import ordered_world
+from corro.torch.parallel.sharding import level_of
 from corro.torch.parallel.trainer import Trainer
 from corro.torch.tensor_pickle import Packed
 
@@ -167,7 +168,8 @@ class TrainerState(TorchState):
 
         In an elastic job whose ranks have parts of their own it keeps copies of them, and blocks
         until all have theirs: one copy of this rank's parts, and as much to another rank, on
-        another host if there is one.
+        another host if there is one. They lie in the host's memory, or in files if the plan
+        offloads.
 
         Raises:
             AbortedError: a new epoch comes; corro.elastic.run handles it.
@@ -186,14 +188,19 @@ class TrainerState(TorchState):
     def _needs_copies(self) -> bool:
         """Whether a rank has something that no other one has."""
         shape = self._trainer.plan.decisions.shape
-        is_alone = shape.data == 1 or shape.zero > 0
+        is_alone = shape.data == 1 or level_of(shape) > 0
         return _context.membership() is not None and _context.size() > 1 and is_alone
 
     def _take(self) -> None:
         began, trainer = time.monotonic(), self._trainer
         self._commits += 1
         alike = self._alike()
-        self._copies.take(Boxes(trainer), self._commits, trainer.steps, alike, is_kept=True)
+        scratch = trainer._planning.scratch(trainer.plan)
+        self._copies.take(
+            *(Boxes(trainer), self._commits, trainer.steps, alike),
+            is_kept=True,
+            empty=None if scratch is None else scratch.empty,
+        )
         now = time.monotonic()
         (then, step), self._kept_at = self._kept_at, (now, trainer.steps)
         every = 1  # Nobody knows yet.

@@ -43,7 +43,6 @@ from corro.torch.parallel.optimizer_calls import OptimizerCalls
 from corro.torch.parallel.planning import (
     Recording,
     lag_of,
-    raise_first,
     recomputed_of,
     runnable,
 )
@@ -118,7 +117,6 @@ class Trainer:
     def _begin(self, group: Group) -> None:
         """Plans for the group's ranks, and is theirs from here on. All of them call it; blocks."""
         planned, choices = self._planning.first(self._recording, group)
-        raise_first(self._planning.lack_of_space(planned), group)
         if group.size() > 1:
             state = self.model.state_dict()
             if planned.decisions.shape.offload == LEVELS[PARAMETERS]:
