@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from typing import Any
 
 import torch
@@ -19,9 +20,9 @@ from parallel_training import SEED, adam, batches, gpt, machines, next_token, wi
 from torch import Tensor, nn
 
 import corro
-from corro import _context
+from corro import _context, planner
 from corro.checkpoint import Checkpointer
-from corro.torch.parallel import Trainer, TrainerState, drift
+from corro.torch.parallel import Trainer, TrainerState, capability, drift, links, planning
 
 without_compiler.install()
 torch.set_num_threads(1)
@@ -35,6 +36,27 @@ OFFLOAD = os.environ.get("OFFLOAD")
 LIMIT = os.environ.get("LIMIT")
 if "LOOK" in os.environ:
     drift.LOOK, drift.LIMIT = int(os.environ["LOOK"]), -1.0  # Any step is longer than that.
+
+
+WORK: Counter[str] = Counter()
+"""How often what planning is made of was done in this process."""
+
+
+def count(module: Any, name: str, what: str) -> None:
+    """From now on calls of a module's function are counted."""
+    function = getattr(module, name)
+
+    def counted(*args: Any, **keywords: Any) -> Any:
+        WORK[what] += 1
+        return function(*args, **keywords)
+
+    setattr(module, name, counted)
+
+
+count(planner._planner, "plan", "plans")
+count(planning, "trace_step", "recordings")
+count(capability, "report_of", "measurements")
+count(links, "measure", "links")
 
 
 def dying(trainer: list[Trainer]) -> Any:
@@ -94,7 +116,7 @@ def steps() -> None:
     def train(state: Any) -> None:
         shape = trainer.plan.decisions.shape
         degrees = [shape.pipeline, shape.data, shape.zero, shape.tensor]
-        say(plan=degrees, offload=shape.offload, **where())
+        say(plan=degrees, offload=shape.offload, work=dict(WORK), **where())
         while trainer.steps < STEPS:
             step = trainer.steps
             wait_at_gate(step)

@@ -21,6 +21,8 @@ from torch import nn
 pytestmark = [pytest.mark.faults, pytest.mark.beside]
 
 STAGES = {"pipeline": 2, "data": 2, "zero": 0}
+MOST_PLANS = 10
+"""Questions to the planner when the world changes: with pins and less, each way to run a plan."""
 
 
 @functools.cache
@@ -199,3 +201,26 @@ def test_a_killed_rank_is_replaced(elastic_parallel: Elastic) -> None:
     kills = {1: (3, "backward")}
     ran = elastic_parallel("steps", 3, kills, *options, PINS='{"data": 3, "zero": 0}', GATE="9")
     check(ran, [3] * 3 + [2] * 7 + [3] * (STEPS - 10), 0, 2, joiners=1)
+
+
+def test_planning_again_takes_little_work(elastic_parallel: Elastic) -> None:
+    """Rank 0 asks the planner a few times, and others never; no model is recorded again.
+
+    Links are measured if a rank joins; what a rank is, by that one alone.
+    """
+    kills, pins = {1: (3, "backward")}, {"data": 3, "zero": 1}  # Which two ranks do not allow.
+    options = ("--min-np", "2", "--max-np", "3")
+    told = {"PINS": json.dumps(pins), "GATE": "9", "MEASURES": ""}
+    ran = elastic_parallel("steps", 3, kills, *options, **told)
+    check(ran, [3] * 3 + [2] * 7 + [3] * (STEPS - 10), 0, 2, joiners=1)
+    once = {"recordings": 1, "measurements": 1}
+    for rank in (0, 2):
+        begun, lost, joined = (facts["work"] for facts in ran.of(rank, "plan"))
+        plans = [each.pop("plans", 0) for each in (begun, lost, joined)]
+        assert begun == lost == once | {"links": 1}
+        assert joined == once | {"links": 2}
+        assert plans[0] <= plans[1] <= plans[0] + MOST_PLANS
+        assert plans[1] <= plans[2] <= plans[1] + MOST_PLANS
+        assert any(plans) == (rank == 0)
+    (work,) = (facts["work"] for facts in ran.joiners[0] if "plan" in facts)
+    assert work == once | {"links": 1}
