@@ -30,6 +30,7 @@ def plans() -> list[dict[str, object]]:
         {"tensor": ranks, "zero": 0, "sequence_parallel": False},
         {"tensor": 2, "pipeline": ranks // 2, "zero": 0},
         {"tensor": 2, "data": ranks // 2, "zero": 2},
+        {"tensor": 2, "data": ranks // 2, "zero": 3},
     ]
     return [
         {"pipeline": ranks, "zero": 0},
