@@ -1,6 +1,7 @@
 """Draws what corro.parallelize() is given: a model, batches, an optimizer, a cluster, a plan.
 
-Everything is a function of one seed, the same on every rank and on every machine.
+Everything is a function of one seed, the same on every rank and on every machine. Seeds take turns:
+plans that keep tensors whole and in memory, those that divide them, and those that offload.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from drawn_modules import MIXERS, Mixing, Twice
 from parallel_training import SEED
 from recorded_models import Block
 from torch import Tensor, nn
@@ -19,71 +21,12 @@ from torch import Tensor, nn
 Batch = tuple[Tensor, Tensor]
 
 
-class Mixing(nn.Module):
-    """A residual around any module that keeps a [B, T, D]."""
-
-    def __init__(self, width: int, inner: nn.Module, dropout: float) -> None:
-        super().__init__()
-        self.norm, self.inner, self.dropout = nn.LayerNorm(width), inner, nn.Dropout(dropout)
-        self.register_buffer("scale", torch.tensor(0.5))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.dropout(self.inner(self.norm(x))) * self.scale
-
-
-class Convolving(nn.Module):
-    """A convolution over places, of [B, T, D]."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv1d(width, width, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.gelu(self.conv(x.transpose(1, 2))).transpose(1, 2)
-
-
-class Running(nn.Module):
-    """A recurrent layer, of [B, T, D]."""
-
-    def __init__(self, width: int, kind: type[nn.RNNBase]) -> None:
-        super().__init__()
-        self.cells = kind(width, width, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.cells(x)[0]
-        return result
-
-
-class Attending(nn.Module):
-    """torch's own attention, with a mask made in forward."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.mixer = nn.MultiheadAttention(width, heads, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
-        result: Tensor = self.mixer(x, x, x, attn_mask=mask, need_weights=False)[0]
-        return result
-
-
-class Twice(nn.Module):
-    """Uses a layer that other modules use, too, and one of its own twice."""
-
-    def __init__(self, width: int, shared: nn.Linear) -> None:
-        super().__init__()
-        self.shared, self.own = shared, nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.own(F.silu(self.own(self.shared(x))))
-
-
 class Drawn(nn.Module):
     """Tokens to logits, through drawn blocks."""
 
     def __init__(self, draw: Random) -> None:
         super().__init__()
-        heads = draw.choice((1, 2, 3))
+        heads = draw.choice((1, 2, 3, 4))
         width = heads * draw.choice((5, 8, 11))
         symbols, self.tied = draw.choice((13, 32)), draw.random() < 0.4
         self.embed = nn.Embedding(symbols, width)
@@ -101,18 +44,11 @@ class Drawn(nn.Module):
 
     def _block(self, draw: Random, width: int, heads: int) -> nn.Module:
         dropout = draw.choice((0.0, 0.1))
-        kinds: list[Callable[[], nn.Module]] = [
-            lambda: nn.Sequential(
-                nn.Linear(width, 3 * width), nn.GELU(), nn.Linear(3 * width, width)
-            ),
-            lambda: Convolving(width),
-            lambda: Running(width, draw.choice((nn.GRU, nn.LSTM))),
-            lambda: Attending(width, heads),
-            lambda: Twice(width, self.shared),
-        ]
         if draw.random() < 0.25:
             return Block(width, heads, dropout)
-        return Mixing(width, draw.choice(kinds)(), dropout)
+        if draw.random() < 0.1:
+            return Mixing(width, Twice(width, self.shared), dropout)
+        return Mixing(width, draw.choice(MIXERS)(draw, width, heads), dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.embed(tokens) + self.place[:, : tokens.shape[1]]
@@ -136,18 +72,27 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
+KINDS = ("whole", "tensor", "offload")
+LEVELS = ("optimizer", "gradients", "weights")
+
+
 @dataclass(frozen=True)
 class Case:
     """What one seed draws."""
 
     seed: int
+    kind: str
+    """What all plans have: one of KINDS."""
     optimizer: str
     cluster: dict[str, Any]
     plans: list[dict[str, Any]]
-    """Pins, of which the planner may refuse some."""
+    """Pins, of which the planner may refuse all but the last."""
     batches: list[Batch]
     few: bool
     """The optimizer has two groups, and not all parameters."""
+    max_norm: float | None
+    gathers_behind: int
+    """The step behind which the model is gathered; 0: none."""
 
     def model(self) -> nn.Module:
         torch.manual_seed(self.seed)
@@ -162,9 +107,25 @@ class Case:
             return make(own)
         return make([{"params": own[1::2], "weight_decay": 0.2}, {"params": own[4::2]}])
 
+    def clipped_by(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Returns the optimizer of one process, which clips gradients before each step."""
+        optimizer = self.stepped_by(model)
+
+        def clip(*_: object) -> None:
+            if self.max_norm is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), self.max_norm)
+
+        def forget(*_: object) -> None:
+            model.zero_grad()  # Of what the optimizer does not step, too.
+
+        optimizer.register_step_pre_hook(clip)
+        optimizer.register_step_post_hook(forget)
+        return optimizer
+
 
 def case_of(seed: int, ranks: int) -> Case:
     draw = Random(-1 - seed)
+    kind = KINDS[seed % len(KINDS)] if ranks % 2 == 0 else KINDS[seed % 2 * 2]
     samples, length = draw.randint(max(3, ranks), 9), draw.choice((5, 8, 12))
     sizes = [samples] * 4 + [draw.randint(1, samples)]
     random = torch.Generator().manual_seed(seed)
@@ -175,26 +136,44 @@ def case_of(seed: int, ranks: int) -> Case:
 
     return Case(
         seed=seed,
+        kind=kind,
         optimizer=draw.choice(sorted(OPTIMIZERS)),
-        cluster=_cluster(draw, ranks),
-        plans=[_plan(draw, ranks) for _ in range(4)],
+        cluster=_cluster(draw, kind, ranks),
+        plans=[*(_plan(draw, kind, ranks) for _ in range(4)), _SIMPLEST[kind]],
         batches=[batch(count) for count in sizes],
         few=draw.random() < 0.3,
+        max_norm=0.3 if draw.random() < 0.3 else None,
+        gathers_behind=draw.choice((0, 0, 1, 2)),
     )
 
 
-def _plan(draw: Random, ranks: int) -> dict[str, Any]:
-    stages = draw.choice([each for each in range(1, ranks + 1) if ranks % each == 0])
+def _plan(draw: Random, kind: str, ranks: int) -> dict[str, Any]:
+    tensor = draw.choice(_divisors(ranks)[1:]) if kind == "tensor" else 1
+    always = {"tensor": tensor, "pipeline": draw.choice(_divisors(ranks // tensor))}
+    if kind == "offload":
+        always["offload"] = draw.choice(LEVELS)
     pins = {
-        "pipeline": stages,
         "zero": draw.choice((0, 1, 2, 3)),
         "recompute": draw.choice(("none", "full")),
         "micro_batch": draw.choice((1, 2, 3)),
     }
-    return {name: pin for name, pin in pins.items() if draw.random() < 0.8}
+    if kind == "tensor":
+        pins["sequence_parallel"] = draw.random() < 0.7
+    return always | {name: pin for name, pin in pins.items() if draw.random() < 0.7}
 
 
-def _cluster(draw: Random, ranks: int) -> dict[str, Any]:
+_SIMPLEST: dict[str, dict[str, Any]] = {
+    "whole": {},
+    "tensor": {"tensor": 2, "micro_batch": 1},
+    "offload": {"offload": "weights"},
+}
+
+
+def _divisors(number: int) -> list[int]:
+    return [each for each in range(1, number + 1) if number % each == 0]
+
+
+def _cluster(draw: Random, kind: str, ranks: int) -> dict[str, Any]:
     def device() -> dict[str, Any]:
         peak = draw.choice(("20 GFLOP/s", "80 GFLOP/s"))
         return {"memory": "4 GB", "peak": {"f32": peak}, "memory_bandwidth": "10 GB/s"}
@@ -205,7 +184,12 @@ def _cluster(draw: Random, ranks: int) -> dict[str, Any]:
             "latency": draw.choice(("1 us", "50 us")),
         }
 
-    hosts = draw.choice([each for each in (1, 2) if ranks % each == 0])
+    def disk() -> dict[str, Any]:
+        to_it = {"bandwidth": "1 GB/s", "latency": "0 s"}
+        return {"to_host_memory": to_it, "host_memory": "8 GB"}
+
+    # Tensors are divided over ranks of a host.
+    hosts = draw.choice([1, 2] if ranks % (4 if kind == "tensor" else 2) == 0 else [1])
     each = ranks // hosts
     kinds = [f"kind-{number}" for number in range(draw.randint(1, hosts))]
     return {
@@ -214,6 +198,7 @@ def _cluster(draw: Random, ranks: int) -> dict[str, Any]:
         "devices": {kind: device() for kind in kinds},
         "hosts": [
             {"name": f"host-{number}", "device": kinds[number % len(kinds)], "devices": each}
+            | disk()
             | ({"link": link()} if each > 1 else {})
             | ({"network": link()} if hosts > 1 else {})
             for number in range(hosts)
