@@ -229,6 +229,45 @@ def test_it_is_planned_where_nothing_else_fits() -> None:
     trainer.close()
 
 
+class Flipped(nn.Module):
+    """Cannot be divided: `flip` has no rule."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(width, width) / width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.flip(1)
+
+
+def classes(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+@pytest.mark.parametrize("divisible", [True, False])
+def test_it_is_planned_where_steps_are_shorter_by_what_can_be_divided(divisible: bool) -> None:
+    width = 1024
+    inner = [] if divisible else [Flipped(width)]
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), *inner) for _ in range(3)))
+    batch = torch.randn(16, width), torch.arange(16)
+    with corro.parallelize(model, adam(model), classes, batch, machines()) as trainer:
+        shape = trainer.plan.decisions.shape
+        assert (shape.tensor > 1) == divisible
+        trainer.step(batch)
+
+
+def test_tokens_are_divided_for_memory_alone() -> None:
+    def squares(model: nn.Module, x: Tensor) -> Tensor:
+        return model(x).square().mean()
+
+    layers = (nn.Sequential(nn.Linear(1024, 4096), nn.Linear(4096, 1024)) for _ in range(2))
+    model, batch = nn.Sequential(*layers), torch.randn(4, 2, 1024)
+    with corro.parallelize(model, adam(model), squares, batch, machines()) as trainer:
+        shape = trainer.plan.decisions.shape
+        assert shape.tensor > 1
+        assert not shape.sequence_parallel
+
+
 def test_little_that_can_be_divided_is_no_reason_to_do_so() -> None:
     class Own(nn.Module):
         def __init__(self) -> None:

@@ -14,13 +14,14 @@ from corro import _context
 from corro._context import Group
 from corro.torch.verbs import allreduce_
 
-SMALL, PROBE, LARGE = 4, 1 << 20, 4 << 20
-"""Bytes of an allreduce: of its latency, of a first look at its bandwidth, and of a fast link's."""
+SMALL, PROBE, LARGE = 4, 1 << 20, 16 << 20
+"""Bytes of an allreduce: of its latency, of a first look at its bandwidth, and of a fast link's:
+more than caches hold, as gradients are."""
 ROUNDS = 5
 """Of the small one."""
 WINDOWS, WINDOW, MOST_ROUNDS = 3, 0.015, 32
 """How often the large one is measured, the seconds of each time, and the most in it."""
-SLOW = 0.02
+SLOW = 0.005
 """Seconds of the first look, from which on it is the answer: a second is not to be exceeded."""
 UNIT = 1e9
 """Ranks exchange whole numbers: nanoseconds."""

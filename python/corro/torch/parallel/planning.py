@@ -30,7 +30,7 @@ from corro.torch.parallel.resources import check_offload, checked_resources
 from corro.torch.parallel.samples import count_of, form_of
 from corro.torch.parallel.sharding import level_of
 from corro.torch.parallel.stage import Loss
-from corro.torch.parallel.tensor.choice import Choices
+from corro.torch.parallel.tensor.choice import Choices, seconds_of_call
 from corro.torch.recorder.describe import Subject, describe
 from corro.torch.recorder.run import dtype_of, first_tensor, tokens_of, trace_step
 
@@ -182,9 +182,9 @@ class _Planner:
     def best(self, pins: Mapping[str, object], ranks: int) -> Planned:
         """Returns the best plan of all ranks.
 
-        Unless they are pinned, offloading is for what does not fit into memory, and tensor
-        parallelism for what does not fit without: the planner does not count what Python takes for
-        that. They do not go together.
+        Unless they are pinned, offloading and dividing tokens (sequence parallelism) are for what
+        does not fit into memory: no step gets shorter by them. Offloading does not go with tensor
+        parallelism.
         """
         if pins.get("offload", "off") != "off":
             return self._of_all({"tensor": 1, **pins}, ranks)
@@ -196,15 +196,36 @@ class _Planner:
         return self._of_all({**pins, "tensor": 1}, ranks)
 
     def _in_memory(self, pins: Mapping[str, object], ranks: int) -> Planned:
-        if "tensor" in pins:
+        if "tensor" in pins or "tensor" not in self.strategies:
             return self._of_all(pins, ranks)
         try:
-            return self._of_all({**pins, "tensor": 1}, ranks)
+            whole = self._of_all({**pins, "tensor": 1}, ranks)
         except ResourceExhaustedError:
             found = self._of_all(pins, ranks)
-            if not self._divides_most(found):
+            if 2 * self._divided(found)[0] < 1:
                 raise
             return found
+        divided = self._dividing(pins, ranks)
+        if divided is None or divided.step >= whole.step or self._step_of(divided) >= whole.step:
+            return whole
+        return divided
+
+    def _dividing(self, pins: Mapping[str, object], ranks: int) -> Planned | None:
+        """Returns the best plan of all if it divides tensors, and tokens by a pin alone."""
+        try:
+            found = self._of_all({"sequence_parallel": False, **pins}, ranks)
+        except (InvalidArgumentError, ResourceExhaustedError):
+            return None
+        return found if found.decisions.shape.tensor > 1 else None
+
+    def _step_of(self, found: Planned) -> float:
+        """Returns the seconds of a step that divides tensors, with what planners do not count: what
+        cannot be divided, which each rank computes, and Python's time for calls with splits."""
+        shape, terms = found.decisions.shape, found.decisions.terms
+        share, calls = self._divided(found)
+        work = terms.compute + terms.recompute + terms.update
+        here = calls / shape.pipeline * shape.micro_batches
+        return found.step + (1 - share) * (shape.tensor - 1) * work + here * seconds_of_call()
 
     def _of_all(self, pins: Mapping[str, object], ranks: int) -> Planned:
         """Returns the best plan of all ranks: the planner's own may leave some of them idle."""
@@ -233,14 +254,14 @@ class _Planner:
         plans = self._each(lambda more: self._runnable({**pins, **more}), ways)
         return min(plans, key=lambda each: each.step)
 
-    def _divides_most(self, found: Planned) -> bool:
-        """Whether tensor parallelism divides most of the parameters, as the planner counts on."""
+    def _divided(self, found: Planned) -> tuple[float, int]:
+        """Returns which share of the parameters tensor parallelism divides, and how many calls."""
         sizes = self.recording.parameters
         try:
-            divided = sum(sizes[name] for name in self.choices(found).parameters)
+            choices = self.choices(found)
         except InvalidArgumentError:  # The model does not run on parts of tensors.
-            return False
-        return 2 * divided >= sum(sizes.values())
+            return 0.0, 0
+        return sum(sizes[name] for name in choices.parameters) / sum(sizes.values()), choices.calls
 
     def _each(
         self, plan: Callable[[Mapping[str, object]], Planned], ways: Iterable[Mapping[str, object]]

@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -30,6 +32,9 @@ from corro.torch.parallel.tensor.split import QUESTIONS, Split, autograd_functio
 from corro.torch.recorder.fakes import Fakes, faked, log_silenced, random_state_kept
 from corro.torch.recorder.run import one_line
 from corro.torch.recorder.trace import Tracer
+
+_SUMS = 30
+"""That seconds_of_call() measures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,8 @@ class Choices:
     """Whether activations between products are divided along tokens: sequence parallelism."""
     reason: str = ""
     """Why they are not, though they were to be."""
+    calls: int = 0
+    """Of functions that get splits, in one run of the loss: seconds_of_call() each."""
 
 
 def choices_of(
@@ -81,12 +88,12 @@ def choices_of(
             reason = str(error.__cause__)
         else:
             if trial.gathers > trial.joins:
-                return Choices(trial.choices, cuts_tokens=True)
+                return Choices(trial.choices, cuts_tokens=True, calls=trial.calls)
             reason = (
                 f"{trial.gathers} products read them, and {trial.joins} functions without a rule"
             )
     trial = _last_trial(model, loss, batch, names, shape.tensor)
-    return Choices(trial.choices, reason=reason)
+    return Choices(trial.choices, reason=reason, calls=trial.calls)
 
 
 def _last_trial(
@@ -113,6 +120,22 @@ def _last_trial(
                 del blocks[name]
 
 
+def seconds_of_call() -> float:
+    """Returns what Python takes for a call with a split, by measuring small sums on the CPU.
+
+    Takes some milliseconds. Does not communicate.
+    """
+    split = Split(torch.zeros(2, 2, device="cpu"), Division(Axis(0, 2, None), 1, 4))
+
+    def seconds() -> float:
+        begin = perf_counter()
+        torch.add(split, split)
+        return perf_counter() - begin
+
+    with torch.no_grad():
+        return median(seconds() for _ in range(_SUMS))
+
+
 def described(choices: Choices, ranks: int, parameters: int) -> list[str]:
     """Returns lines that say what is divided; layers of one list are told as one."""
     alike: dict[Choice, dict[str, None]] = {}
@@ -136,6 +159,7 @@ class _Trial(Axis):
         super().__init__(0, ranks, None, cuts_tokens=cuts_tokens)
         self.gathers = self.joins = 0
         """How often products, and functions without a rule, have read what was cut along tokens."""
+        self.calls = 0
         self.choices: dict[str, Choice] = {}
         self.given_up: dict[str, int] = {}
         """Parameters that cannot be divided so; with how many blocks they could, perhaps."""
@@ -188,7 +212,9 @@ class _Trial(Axis):
 
     def check(self, values: Any) -> None:
         """Gives up parameters that a function gets whole, and splits that lose their gradient."""
-        for each in tree_flatten(values)[0]:
+        leaves = tree_flatten(values)[0]
+        self.calls += any(isinstance(each, Split) for each in leaves)
+        for each in leaves:
             if id(each) in self._names:
                 self.give_up(frozenset([self._names[id(each)]]))
             elif _is_computed(each) and each.local.requires_grad and not torch.is_grad_enabled():
