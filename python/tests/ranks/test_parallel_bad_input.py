@@ -454,15 +454,24 @@ def test_an_error_of_one_rank_ends_the_step_on_all(where: str, late: bool) -> No
         all_train()
 
 
-def test_batches_that_differ_between_ranks_change_nothing() -> None:
+@pytest.mark.parametrize(
+    ("differs", "said"),
+    [
+        (lambda x: x[:6], "6 samples, rank 0 8"),
+        (lambda x: x + 1, "rank 1 gives other values than rank 0"),
+    ],
+)
+def test_batches_that_differ_between_ranks_change_nothing(
+    differs: Callable[[Tensor], Tensor], said: str
+) -> None:
     if corro.size() == 1:
         pytest.skip("one rank has nobody to differ from")
     for pins in plans():
         trainer = started(pins=pins)
         batch = batches()[0]
         if corro.rank() == 1:
-            batch = {**batch, "x": batch["x"][:6], "y": batch["y"][:6]}
-        with pytest.raises(corro.CorroError):
+            batch = {**batch, "x": differs(batch["x"]), "y": differs(batch["y"])}
+        with pytest.raises(corro.MismatchError, match=said):
             trainer.step(batch)
         all_train()
 

@@ -390,6 +390,30 @@ def test_a_loss_that_trains_nothing_is_refused() -> None:
     graph.close()
 
 
+def test_an_optimizer_over_other_parameters_is_refused() -> None:
+    graph = Graph()
+    x = graph.service(numbers, name="load", on=0)
+    scores = graph.service(nn.Linear(4, 4), x, name="model", on=rank_of(1))
+    loss = graph.service(torch.sum, scores, name="loss", on=0)
+    graph.minimize(loss, torch.optim.SGD(nn.Linear(4, 4).parameters(), 0.1))
+    said = r"has no parameter of the services that the loss is computed with \(model\)"
+    with pytest.raises(corro.InvalidArgumentError, match=said):
+        graph.run(1)
+    graph.close()
+
+
+def test_ranks_that_run_different_numbers_of_steps_are_told() -> None:
+    if corro.size() == 1:
+        return
+    graph = Graph()
+    graph.service(lambda _: None, name="load", outputs=(), on=0)
+    last = corro.size() - 1
+    said = f"rank {last} runs until step 4, rank 0 until step 3: all ranks run the same number"
+    with pytest.raises(corro.MismatchError, match=said):
+        graph.run(4 if corro.rank() == last else 3)
+    graph.close()
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [

@@ -7,7 +7,6 @@ random while a batch is made, as to augment it, is a function of the seed, the e
 
 from __future__ import annotations
 
-import hashlib
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
@@ -18,8 +17,6 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_flatten
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from corro._context import Group, exchange
@@ -209,7 +206,7 @@ def agreed(batches: Iterator[Batch], what: str, group: Group) -> Iterator[Batch]
         found, failure, batch = _BATCH, None, None
         try:
             batch = next(batches, None)
-            digest = _digest(batch.content) if batch is not None and first else 0
+            digest = samples.digest_of(batch.content) if batch is not None and first else 0
         except Exception as error:  # Data sets are the user's.
             found, failure, digest = _FAILED, error, 0
         if failure is None and batch is None:
@@ -254,15 +251,3 @@ def _check_alike(rows: list[list[int]], number: int, what: str, group: Group) ->
         f"{what}: the first batch of rank {rank} is not that of rank {group.ranks[0]}; all ranks"
         " have to give the same"
     )
-
-
-def _digest(content: Any) -> int:
-    """Returns a number of 48 bits by which two ranks compare a batch."""
-    found = hashlib.blake2b(digest_size=6)
-    for leaf in tree_flatten(content)[0]:
-        if isinstance(leaf, Tensor):
-            found.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
-            found.update(leaf.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
-        elif isinstance(leaf, bool | int | float | str):
-            found.update(repr(leaf).encode())
-    return int.from_bytes(found.digest(), "little")

@@ -36,7 +36,7 @@ from corro.torch.parallel import drift, offloaded_optimizer, samples, slots
 from corro.torch.parallel.alike import differing
 from corro.torch.parallel.borders import Layer
 from corro.torch.parallel.clock import COMPUTE, SYNC, UPDATE
-from corro.torch.parallel.failures import Failures
+from corro.torch.parallel.failures import Failures, Given
 from corro.torch.parallel.main_weights import MainWeights, is_low
 from corro.torch.parallel.offload import LEVELS, PARAMETERS
 from corro.torch.parallel.optimizer_calls import OptimizerCalls
@@ -103,7 +103,7 @@ class Trainer:
         self._stepped = {name for name, each in model.named_parameters() if id(each) in stepped}
         self._held: dict[int, tuple[Tensor | None, Tensor]] = {}
         self._batch: Any = None
-        self._given = 0  # Samples of the batch.
+        self._given = Given()
         self._count = 0  # Of those, what is computed: 0 if the batch is not as it has to be.
         self._loss = 0.0
         self._whole = True
@@ -246,6 +246,9 @@ class Trainer:
                 f"stage {number}: {len(layers)} layers, {names}"
                 + (f"; {again} of them computed again in backward" if again else "")
             )
+        shape = self.plan.decisions.shape
+        if shape.data * shape.micro_batches > 1:
+            lines.append("the batch is cut: the loss is taken as a mean over samples")
         if self._axis.size > 1:
             lines += described(self._choices, self._axis.size, len(self._users))
         if self._storage:
@@ -265,7 +268,8 @@ class Trainer:
 
         Raises:
             InvalidArgumentError: the batch has no samples, or more than the plan has room for.
-            MismatchError: ranks have batches of different sizes.
+            MismatchError: ranks have batches of different sizes, or in a plan's first step of
+                different values.
             UnknownError: another rank failed. As with errors of the user's own code here, nothing
                 was changed in this step, and the next one may be made; not with tensor
                 parallelism, where each rank raises what it hears first, and the training ends.
@@ -279,15 +283,17 @@ class Trainer:
         if sharded:
             batch = _joined(allgather_object(batch, group=self._group))
         self._failures.begin()
-        self._given = self._count = 0
+        self._given, self._count = Given(), 0
         with self._axis.released(), self._failures.noted():
-            self._given = samples.count_of(batch, "step: batch")
-            if not 0 < self._given <= self._recording.samples:
+            count = samples.count_of(batch, "step: batch")
+            digest = samples.digest_of(batch) if self._rounds == 0 else 0
+            self._given = Given(count, digest)
+            if not 0 < count <= self._recording.samples:
                 raise InvalidArgumentError(
-                    f"step: batch: has {self._given} samples; sample_batch had "
+                    f"step: batch: has {count} samples; sample_batch had "
                     f"{self._recording.samples}, which is the most"
                 )
-            self._count = self._given
+            self._count = count
         self._release()
         try:
             with self._running():

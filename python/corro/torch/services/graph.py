@@ -23,9 +23,15 @@ from torch import Tensor
 
 import corro.torch as ct
 from corro import _arguments
-from corro._context import world
+from corro._context import exchange, world
 from corro._objects import allgather_bytes
-from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentError, NotFoundError
+from corro.errors import (
+    CorroError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    MismatchError,
+    NotFoundError,
+)
 from corro.torch.services import beginning, declared, drawing, log, supplies
 from corro.torch.services.cells import Call, Cell, Forward, Tensors, call_here
 from corro.torch.services.declared import Channel, Place, Service
@@ -209,7 +215,7 @@ class Graph:
                 one has failed in its first step, or here; the policy has failed.
             FailedPreconditionError: services wait for each other; the graph has failed before.
             ResourceExhaustedError: no rank has what a service needs (on all, before any runs).
-            MismatchError: ranks have declared different graphs.
+            MismatchError: ranks have declared different graphs, or run them until other steps.
             CorroError: a service of another rank has failed; the message names it.
         """
         steps = _arguments.whole("graph.run: steps", steps, 0, 1 << 31)
@@ -218,6 +224,7 @@ class Graph:
                 f"graph.run: the graph has failed before: {self._failure}"
             )
         until = self.steps + steps
+        self._check_alike(until)
         if self._running is None and steps:
             order = beginning.checked(self._services, self._channels, self._loss)
             self._failing(partial(self._begin, order))
@@ -302,6 +309,16 @@ class Graph:
         except BaseException as error:
             self._failure = str(error) or type(error).__name__
             raise
+
+    def _check_alike(self, until: int) -> None:
+        ends = [row[0] for row in exchange(world(), [until])]
+        other = next((at for at, end in enumerate(ends) if end != ends[0]), None)
+        if other is not None:
+            first, rank = world().ranks[0], world().ranks[other]
+            raise MismatchError(
+                f"graph.run: rank {rank} runs until step {ends[other]}, rank {first} until step "
+                f"{ends[0]}: all ranks run the same number of steps"
+            )
 
     def _run_plan(self, running: Running, until: int, order: Order | None) -> None:
         """Runs the plan; ranks that have no part in what has failed hear of it at the end."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
+from corro.errors import InvalidArgumentError
 from corro.torch.services.cells import Backward, Cell, Edge, Forward, Reduce, Update
 from corro.torch.services.declared import Channel, Service, towards
 from corro.torch.services.placing import Places
@@ -67,6 +68,7 @@ class Network:
                 forward.tracked = False
                 forward.held.clear()
         trained = {each.service: None for each in made if each.service.parameters}
+        _check_steps(optimizer, list(trained))
         for forward, backward in reversed(made.items()):
             self.cells.append(backward)
             _edge(f"{forward.name}.kept", forward, backward, "token").initial = [None]
@@ -157,3 +159,15 @@ def _rows(
     if len(sources) > 1:
         return tensor.tensor_split(len(sources))[source.replica]
     return tensor.tensor_split(edge.parts)[edge.part] if edge.parts > 1 else tensor
+
+
+def _check_steps(optimizer: torch.optim.Optimizer, services: Sequence[Service]) -> None:
+    """Raises InvalidArgumentError if the optimizer steps nothing of what the loss depends on."""
+    stepped = {id(each) for group in optimizer.param_groups for each in group["params"]}
+    names = ", ".join(each.name for each in services)
+    if not services or any(id(each) in stepped for one in services for each in one.parameters):
+        return
+    raise InvalidArgumentError(
+        "graph.minimize: the optimizer has no parameter of the services that the loss is computed "
+        f"with ({names}); make it over theirs"
+    )
