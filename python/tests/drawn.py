@@ -107,13 +107,17 @@ class Case:
             return make(own)
         return make([{"params": own[1::2], "weight_decay": 0.2}, {"params": own[4::2]}])
 
-    def clipped_by(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Returns the optimizer of one process, which clips gradients before each step."""
+    def clipped_by(self, model: nn.Module, norms: list[float]) -> torch.optim.Optimizer:
+        """Returns the optimizer of one process, which clips gradients before each step.
+
+        `norms`: what theirs were is appended.
+        """
         optimizer = self.stepped_by(model)
 
         def clip(*_: object) -> None:
             if self.max_norm is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), self.max_norm)
+                norm = nn.utils.clip_grad_norm_(model.parameters(), self.max_norm)
+                norms.append(float(norm))
 
         def forget(*_: object) -> None:
             model.zero_grad()  # Of what the optimizer does not step, too.

@@ -7,6 +7,7 @@ draws others.
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,9 @@ SEEDS = range(*map(int, os.environ.get("CORRO_TEST_DRAWS", "0:9").split(":")))
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_drawn_plan_gives_the_losses_of_one_process(seed: int, tmp_path: Path) -> None:
     case = case_of(seed, corro.size())
-    expected, _ = alone(
-        case.model(), loss, case.batches, lambda batch: len(batch[0]), case.clipped_by
-    )
+    norms: list[float] = []
+    one_process = partial(case.clipped_by, norms=norms)
+    expected, _ = alone(case.model(), loss, case.batches, lambda batch: len(batch[0]), one_process)
     refusal: corro.CorroError | None = None
     for pins in case.plans:
         model = case.model()
@@ -39,10 +40,11 @@ def test_a_drawn_plan_gives_the_losses_of_one_process(seed: int, tmp_path: Path)
         except (corro.InvalidArgumentError, corro.ResourceExhaustedError) as error:
             refusal = error
             continue
-        losses = []
+        losses, found = [], []
         with trainer:
             for batch in case.batches:
                 losses.append(trainer.step(batch))
+                found.append(trainer.scaling.norm)
                 if len(losses) == case.gathers_behind:
                     trainer.gather()
         shape = trainer.plan.decisions.shape
@@ -50,5 +52,6 @@ def test_a_drawn_plan_gives_the_losses_of_one_process(seed: int, tmp_path: Path)
         assert (shape.tensor > 1) == (case.kind == "tensor" and corro.size() > 1), told
         assert (shape.offload != "off") == (case.kind == "offload"), told
         assert losses == pytest.approx(expected, rel=1e-5, abs=1e-5), told
+        assert case.max_norm is None or found == pytest.approx(norms, rel=1e-4), told
         return
     pytest.fail(f"{seed}: no plan of {case.plans}: {refusal}")
