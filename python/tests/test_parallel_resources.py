@@ -14,7 +14,12 @@ from conftest import Launch
 import corro
 from corro.torch.parallel.capability import RankReport, host_memory, known_name
 from corro.torch.parallel.links import Link, _partners, together
-from corro.torch.parallel.resources import _check_order, checked_resources, cluster_of
+from corro.torch.parallel.resources import (
+    _check_order,
+    calibration_of,
+    checked_resources,
+    cluster_of,
+)
 
 pytestmark = pytest.mark.torch22
 
@@ -84,6 +89,21 @@ def test_one_host() -> None:
         },
     }
     assert planned([CORE] * 4)["types"][0]["memory_bytes"] == 4e9
+
+
+def test_what_was_measured_calibrates() -> None:
+    slower = replace(CORE, operator=8e-6)
+    params = calibration_of([replace(each, operator=5e-6) for each in on_hosts(1, 1)] + [slower])
+    assert params is not None
+    assert params["collective_seconds"] == ETHERNET.latency
+    assert params["operator_seconds"] == slower.operator
+    assert params["matmul_efficiency"] == params["network_efficiency"] == 1.0
+    plan = corro.plan("gpt2-small", cluster_of([slower] * 2), global_batch=4, params=params)
+    assert plan.step < corro.plan("gpt2-small", cluster_of([slower] * 2), global_batch=4).step
+    fast = replace(slower, operator=1e-9, link=Link(5e9, 0.0))  # Less than the planner takes.
+    corro.plan("gpt2-small", cluster_of([fast] * 2), params=calibration_of([fast] * 2))
+    assert calibration_of([CORE, slower]) is None
+    assert calibration_of([replace(GPU, operator=5e-6)]) is None
 
 
 def test_one_rank() -> None:

@@ -47,6 +47,8 @@ WIDTH = {"cpu": 512, "cuda": 4096}
 """Of the square matrices that are multiplied."""
 COPIED = {"cpu": 64 << 20, "cuda": 256 << 20}
 """Bytes, more than caches hold; of little memory a sixteenth."""
+OPERATORS = 50
+"""Small ones in a row, whose time is measured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +69,8 @@ class RankReport:
     """FLOP/s by dtype: of large matrix products while the neighbours compute, too."""
     memory_bandwidth: float
     """Bytes/s that a large copy reads and writes."""
+    operator: float = 0.0
+    """Seconds, the least that one takes in one direction; 0: not measured."""
     link: Link | None = None
     """Between ranks of the host; None: there is one alone."""
     network: Link | None = None
@@ -106,6 +110,7 @@ def report_of(
         memory=memory,
         peak=_peaks(device, dtype),
         memory_bandwidth=_copying(device, copied),
+        operator=_operator(device),
         disk=bandwidth_of(folder) if folder else 0.0,
         disk_left=space_of(folder) if folder else 0.0,
     )
@@ -232,6 +237,20 @@ def _copying(device: torch.device, size: int) -> float:
     """Returns bytes/s that are read and written."""
     source, target = (torch.ones(size, device=device, dtype=torch.uint8) for _ in range(2))
     return 2 * size * _rate(device, lambda: target.copy_(source))
+
+
+def _operator(device: torch.device) -> float:
+    """Returns the seconds of a small operator in one direction; backward goes two ways."""
+    x, weight = (torch.ones(8, 8, device=device) for _ in range(2))
+    weight.requires_grad_()
+
+    def run() -> None:
+        y = x
+        for _ in range(OPERATORS):
+            y = torch.nn.functional.linear(y, weight)
+        torch.autograd.grad(y.sum(), weight)
+
+    return 1 / (3 * OPERATORS * _rate(device, torch.enable_grad()(run)))
 
 
 def _rate(device: torch.device, run: Callable[[], object]) -> float:

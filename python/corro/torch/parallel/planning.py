@@ -138,11 +138,13 @@ def agreed_plan(
     memory_limit: float | str | None,
     strategies: Iterable[str],
     choices: Choosing,
+    params: Mapping[str, float] | None = None,
 ) -> tuple[Planned, Choices]:
     """Plans on the group's first rank, and returns the same on all. Blocks until all have come.
 
     Args:
         choices: returns what a plan's tensor parallelism divides.
+        params: the calibration of resources that were measured.
 
     Raises:
         InvalidArgumentError: the resources or the options are wrong.
@@ -154,9 +156,8 @@ def agreed_plan(
             checked_resources(resources, group.size())
             if (pins or {}).get("offload", "off") != "off":
                 check_offload(resources)
-            planner = _Planner(
-                recording, resources, objective, memory_limit, tuple(strategies), choices
-            )
+            given = recording, resources, objective, memory_limit, tuple(strategies), choices
+            planner = _Planner(*given, params)
             planned = planner.best(dict(pins or {}), group.size())
             answer = planned, choices(planned)
         except (CorroError, OSError) as error:
@@ -178,6 +179,7 @@ class _Planner:
     memory_limit: float | str | None
     strategies: tuple[str, ...]
     choices: Choosing
+    params: Mapping[str, float] | None
 
     def best(self, pins: Mapping[str, object], ranks: int) -> Planned:
         """Returns the best plan of all ranks.
@@ -287,6 +289,7 @@ class _Planner:
             global_batch=self.recording.samples,
             memory_limit=self.memory_limit,
             strategies=self.strategies,
+            params=self.params,
             pins={**_PINS, "dtype": dtype, "gradient_dtype": dtype, **pins},
         )
 

@@ -23,7 +23,12 @@ from corro.torch.parallel.planning import (
     raise_first,
     recomputed_of,
 )
-from corro.torch.parallel.resources import checked_resources, cluster_of, reports_of
+from corro.torch.parallel.resources import (
+    calibration_of,
+    checked_resources,
+    cluster_of,
+    reports_of,
+)
 from corro.torch.parallel.seats import Seats
 
 if TYPE_CHECKING:
@@ -209,8 +214,12 @@ class Planning:
         if wishes.offload is None:
             strategies = tuple(each for each in strategies if each != "offload")
         asked = wishes.objective, {**dtypes, **pins}, wishes.memory_limit, strategies
+        reports = None if resources is wishes.resources else self.known_reports(group)
+        params = calibration_of(reports) if reports else None
         try:
-            planned, choices = agreed_plan(recording, group, resources, *asked, self._choices)
+            planned, choices = agreed_plan(
+                recording, group, resources, *asked, self._choices, params
+            )
         except ResourceExhaustedError as error:
             if not may_offload or wishes.offload is not None:
                 raise

@@ -42,6 +42,10 @@ PROBE = ModelDescription(
     layers=(LayerRun(type=0),),
 )
 """Plans in a millisecond on any cluster, and so shows whether a cluster is one."""
+_EFFICIENCIES = (
+    *("matmul_efficiency", "memory_efficiency"),
+    *("link_efficiency", "network_efficiency"),
+)
 
 
 @dataclass(slots=True)
@@ -154,6 +158,25 @@ def cluster_of(reports: Sequence[RankReport]) -> dict[str, object]:
     if len({part.host for part in parts}) < len(parts):
         cluster["matrix"] = _matrix(parts, network)
     return cluster
+
+
+def calibration_of(reports: Sequence[RankReport]) -> dict[str, float] | None:
+    """Returns what corro.plan(params=...) takes for cluster_of() the same reports. Pure.
+
+    What was measured is what training reaches. None, for the planner's own numbers: of a device
+    published figures are taken, or its operators were not measured.
+    """
+    if any(report.known or not report.operator for report in reports):
+        return None
+    links = [link for each in reports for link in (each.link, each.network) if link is not None]
+    collective = max((link.latency for link in links), default=0.0)
+    operator = max(report.operator for report in reports)
+    return {
+        "corro_calibration": 1,
+        **dict.fromkeys(_EFFICIENCIES, 1.0),
+        "collective_seconds": min(max(collective, 1e-6), 1e-2),
+        "operator_seconds": min(max(operator, 1e-7), 5e-3),
+    }
 
 
 def checked_resources(resources: object, ranks: int) -> object:
