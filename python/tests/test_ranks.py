@@ -73,8 +73,9 @@ def test_training_with_four_ranks(launch: Launch, half: int) -> None:
 @pytest.mark.apart
 @pytest.mark.torch22
 @pytest.mark.timeout(550)
-def test_training_with_two_ranks(launch: Launch) -> None:
-    run_training(launch, 2, TRAINING)
+@pytest.mark.parametrize("half", [0, 1])
+def test_training_with_two_ranks(launch: Launch, half: int) -> None:
+    run_training(launch, 2, TRAINING[half::2])
 
 
 @pytest.mark.apart
