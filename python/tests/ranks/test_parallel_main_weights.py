@@ -189,7 +189,8 @@ def test_divided_main_weights_become_what_those_of_one_process_become() -> None:
         for (name, _), first, want in zip(model.named_parameters(), before, wanted, strict=True):
             if not name.endswith("qkv.bias"):  # Its gradients for keys are 0, but for rounding.
                 apart = (found[name] - want).norm() / (want - first).norm()
-                assert apart < 0.1, (pins, name, float(apart))  # Gradients are bfloat16's.
+                # In bfloat16 one process is up to 0.15 from float32, too; half a sum would be 0.5.
+                assert apart < 0.3, (pins, name, float(apart))
 
 
 def test_the_planner_counts_the_bytes_that_there_are() -> None:
