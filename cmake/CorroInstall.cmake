@@ -52,6 +52,7 @@ set(
   corro_checkpoint_program
   corro_coordinator_program
   corro_jobs_program
+  corro_server_program
 )
 install(TARGETS corro_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
 install(

@@ -24,6 +24,7 @@ PARTS = (
     "*.data/data/libexec/corro/corro-checkpoint",
     "*.data/data/libexec/corro/corro-coordinator",
     "*.data/data/libexec/corro/corro-jobs",
+    "*.data/data/libexec/corro/corro-server",
 )
 PROGRAMS = ("*.data/scripts/*", "*.data/data/libexec/corro/*")
 GLIBC_LIBRARY = re.compile(r"^(libc|libm|libdl|librt|libpthread|ld-linux-.*)\.so\.\d+$")

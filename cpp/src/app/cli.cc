@@ -38,6 +38,7 @@
 #include "app/completion.h"
 #include "app/operator_options.h"
 #include "app/plan_options.h"
+#include "app/server_options.h"
 #include "app/subprograms.h"
 #include "base/nearest_name.h"
 
@@ -354,6 +355,7 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   describe_checkpoint(*program, raw.checkpoint);
   describe_jobs(*program, raw.jobs);
   describe_operator(*program, raw.cluster_operator);
+  describe_server(*program);
   describe_coordinator(
       *program->add_subcommand("coordinator",
                                "Run a job on hosts whose agents dial in; may die, and be replaced"),

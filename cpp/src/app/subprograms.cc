@@ -23,6 +23,7 @@ constexpr int kNotFound = 127;  // as shells say it
 std::string_view subprogram_of(std::string_view command) {
   if (command == "plan" || command == "probe") return "corro-plan";
   if (command == "checkpoint") return "corro-checkpoint";
+  if (command == "server") return "corro-server";
   if (command == "coordinator") return kCoordinatorProgram;
   if (std::ranges::find(kOfJobs, command) != kOfJobs.end()) return kJobsProgram;
   return command == "operator" ? "corro-operator" : "";

@@ -17,6 +17,7 @@ TEST(Subprograms, CarryOutWhatNeedsMuchToBeLinked) {
   EXPECT_EQ(subprogram_of("probe"), "corro-plan");
   EXPECT_EQ(subprogram_of("operator"), "corro-operator");
   EXPECT_EQ(subprogram_of("checkpoint"), "corro-checkpoint");
+  EXPECT_EQ(subprogram_of("server"), "corro-server");
   EXPECT_EQ(subprogram_of("coordinator"), "corro-coordinator");
   for (const char* own : {"run", "agent", "doctor", "stacks", "help", "completion", ""}) {
     EXPECT_EQ(subprogram_of(own), "") << own;

@@ -15,6 +15,7 @@ namespace corro {
 namespace {
 
 constexpr int32_t kMaxRanks = 1 << 20;
+constexpr int32_t kMaxServers = 1024;
 
 /// How one launcher tells a process its place. nullptr: it does not.
 struct LauncherNames {
@@ -109,6 +110,16 @@ class Reader {
   const EnvironmentLookup& lookup_;
   Status status_;
 };
+
+/// A table server is no rank, whatever it has inherited; it knows how many there are.
+void read_server(Reader& reader, Environment& environment) {
+  environment.launcher = "corro";
+  environment.size = reader.number("CORRO_SIZE", 1);
+  environment.nodes = reader.number("CORRO_NODES", 1);
+  if (*environment.server < environment.servers) return;
+  reader.fail(invalid("CORRO_SERVER", fmt::to_string(*environment.server),
+                      fmt::format("a server below CORRO_SERVERS={}", environment.servers)));
+}
 
 /// Takes the place in the job from the first launcher that tells rank and size.
 void read_place(Reader& reader, Environment& environment) {
@@ -240,7 +251,9 @@ std::string common_settings(const Environment& environment) {
 Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   Reader reader(lookup);
   Environment environment;
-  read_place(reader, environment);
+  environment.servers = reader.number("CORRO_SERVERS", 0, kMaxServers).value_or(0);
+  environment.server = reader.number("CORRO_SERVER", 0, kMaxServers);
+  environment.server ? read_server(reader, environment) : read_place(reader, environment);
   environment.job_id = read_job_id(reader, environment.launcher);
   environment.agent = reader.text("CORRO_AGENT").value_or("");
   environment.member = reader.text("CORRO_MEMBER_UUID").value_or("");

@@ -32,19 +32,21 @@ struct Environment {
   std::optional<int32_t> local_size;  ///< CORRO_LOCAL_SIZE: processes of the job on this host.
   std::optional<int32_t> node_rank;   ///< CORRO_NODE_RANK: this host's number in the job.
   std::optional<int32_t> nodes;       ///< CORRO_NODES: hosts in the job.
-  std::string job_id;       ///< CORRO_JOB_ID: names the job; else what the launcher calls it.
-  std::string agent;        ///< CORRO_AGENT: abstract Unix socket of the agent on this host.
-  std::string member;       ///< CORRO_MEMBER_UUID: this process in an elastic job; its agent tells
-                            ///< it of epochs by that.
-  bool joins = false;       ///< CORRO_JOINS=1: it comes in the middle of that job, and waits for an
-                            ///< epoch.
-  std::string pod_job;      ///< CORRO_JOB_UID: the job of this pod, whose agent lets ranks of
-                            ///< mpirun meet.
-  std::string pod_head;     ///< CORRO_HEAD: the address of that job's head.
-  std::string secret_file;  ///< CORRO_SECRET_FILE: 0600 file with the job's secret in 64
-                            ///< hexadecimal digits.
-  std::string user_secret_file;     ///< corro/secret in XDG_CONFIG_HOME, or in .config of HOME: for
-                                    ///< ranks on several hosts that nobody gave a secret.
+  std::string job_id;   ///< CORRO_JOB_ID: names the job; else what the launcher calls it.
+  std::string agent;    ///< CORRO_AGENT: abstract Unix socket of the agent on this host.
+  std::string member;   ///< CORRO_MEMBER_UUID: this process in an elastic job; its agent tells
+                        ///< it of epochs by that.
+  bool joins = false;   ///< CORRO_JOINS=1: it comes in the middle of that job, and waits for an
+                        ///< epoch.
+  int32_t servers = 0;  ///< CORRO_SERVERS: table servers of the job; 0: none.
+  std::optional<int32_t> server;  ///< CORRO_SERVER: this process is that one of them, and no rank.
+  std::string pod_job;            ///< CORRO_JOB_UID: the job of this pod, whose agent lets ranks of
+                                  ///< mpirun meet.
+  std::string pod_head;           ///< CORRO_HEAD: the address of that job's head.
+  std::string secret_file;        ///< CORRO_SECRET_FILE: 0600 file with the job's secret in 64
+                                  ///< hexadecimal digits.
+  std::string user_secret_file;   ///< corro/secret in XDG_CONFIG_HOME, or in .config of HOME: for
+                                  ///< ranks on several hosts that nobody gave a secret.
   std::string bootstrap_directory;  ///< CORRO_BOOTSTRAP=dir:PATH: shared directory through which
                                     ///< ranks meet.
   /// CORRO_BOOTSTRAP=tcp:HOST:PORT: rank 0 is there, and listens. Else the host on which mpirun

@@ -53,6 +53,24 @@ TEST(Environment, WhatHasToBeTheSameOnAllRanksIsText) {
       "CORRO_TRANSPORT=tcp CORRO_DETERMINISTIC=1 CORRO_COMMIT=1");
 }
 
+TEST(Environment, ATableServerIsNoRank) {
+  const Environment server = read({{"CORRO_SERVER", "1"},
+                                   {"CORRO_SERVERS", "2"},
+                                   {"CORRO_SIZE", "4"},
+                                   {"RANK", "3"},
+                                   {"WORLD_SIZE", "8"}})
+                                 .value();
+  EXPECT_EQ(server.server, 1);
+  EXPECT_EQ(server.servers, 2);
+  EXPECT_EQ(server.size, 4) << "of its job, not of who has started that";
+  EXPECT_FALSE(server.rank);
+  EXPECT_EQ(server.launcher, "corro");
+  EXPECT_THAT(error_of({{"CORRO_SERVER", "2"}, {"CORRO_SERVERS", "2"}}),
+              HasSubstr("a server below CORRO_SERVERS=2"));
+  EXPECT_THAT(error_of({{"CORRO_SERVERS", "-1"}}), HasSubstr("a whole number from 0 to 1024"));
+  EXPECT_THAT(error_of({{"CORRO_SIZE", "4"}}), HasSubstr("set both or none"));
+}
+
 TEST(Environment, ReadsItsOwnNames) {
   const Environment environment = read({{"CORRO_RANK", "3"},
                                         {"CORRO_SIZE", "8"},
@@ -62,6 +80,7 @@ TEST(Environment, ReadsItsOwnNames) {
                                         {"CORRO_NODES", "4"},
                                         {"CORRO_JOB_ID", "j"},
                                         {"CORRO_AGENT", "corro-agent-1"},
+                                        {"CORRO_SERVERS", "3"},
                                         {"CORRO_JOB_UID", "7f-1"},
                                         {"CORRO_HEAD", "10.96.0.7:7077"},
                                         {"CORRO_SECRET_FILE", "/s"},
@@ -85,6 +104,8 @@ TEST(Environment, ReadsItsOwnNames) {
   EXPECT_EQ(environment.nodes, 4);
   EXPECT_EQ(environment.job_id, "j");
   EXPECT_EQ(environment.agent, "corro-agent-1");
+  EXPECT_EQ(environment.servers, 3);
+  EXPECT_FALSE(environment.server);
   EXPECT_EQ(environment.pod_job, "7f-1");
   EXPECT_EQ(environment.pod_head, "10.96.0.7:7077");
   EXPECT_EQ(environment.secret_file, "/s");

@@ -11,12 +11,14 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "io/event.h"
 #include "io/socket.h"
 #include "wire/agent_protocol.h"
 #include "wire/digest.h"
+#include "wire/server_number.h"
 
 namespace corro::wire {
 namespace {
@@ -30,13 +32,24 @@ constexpr size_t kMaxWaiting = 256;
 constexpr size_t kMaxHostText = 255;  ///< A name of DNS is no longer.
 constexpr size_t kMaxWhy = 1024;      ///< Of PREPARE.
 
-/// R of "JOB/what/R"; -1 of another key.
-int32_t writer_of(const std::string& key) {
-  const char* number = key.data() + (key.rfind('/') + 1);  // 0 if there is no slash
+/// R of "JOB/what/R", of "JOB/server/I" the number of that server; -1 of another key.
+int32_t writer_of(std::string_view key) {
+  const size_t slash = key.rfind('/');
+  const char* number = key.data() + (slash + 1);  // 0 if there is no slash
   const char* end = key.data() + key.size();
   int32_t rank = -1;
   const auto [stop, error] = std::from_chars(number, end, rank);
-  return error == std::errc() && stop == end ? rank : -1;
+  if (error != std::errc() || stop != end) return -1;
+  if (!key.substr(0, slash).ends_with("/server")) return rank;
+  return rank >= 0 && rank < kMostServers ? kFirstServer + rank : -1;
+}
+
+/// What has become of one that has ended, for those who wait for it.
+std::string end_of(int32_t number, const std::string& place) {
+  if (!is_server(number))
+    return fmt::format("rank {}{} ended before it had joined the job", number, place);
+  return fmt::format("table server {}{} ended before it had said where it listens",
+                     number - kFirstServer, place);
 }
 
 }  // namespace
@@ -51,6 +64,7 @@ struct AgentService::Impl {
     Bytes arrived;        ///< Over TCP: the beginning of a packet.
     size_t sent = 0;      ///< Over TCP: of the first of `unsent`.
     bool greeted = false;
+    bool reads = false;       ///< It is a reader's, who puts nothing.
     std::string member = {};  ///< That hears of epochs by it; "": none.
     size_t waiting = 0;       ///< Entries of waiters_ that are this connection's.
     std::deque<Bytes> unsent;
@@ -81,7 +95,7 @@ struct AgentService::Impl {
   bool hear_notice(uint64_t id, const AgentMessage& message);
   void tell(const std::string& member, AgentMessage message);
   [[nodiscard]] size_t max_connections() const {
-    return 4 * static_cast<size_t>(options.size) + 64;
+    return 4 * static_cast<size_t>(options.size) + static_cast<size_t>(options.servers) + 64;
   }
   bool put(uint64_t id, const AgentMessage& message);
   bool get(uint64_t id, const AgentMessage& message);
@@ -102,7 +116,7 @@ struct AgentService::Impl {
   std::map<std::string, Bytes> store;
   std::multimap<std::string, Waiter> waiters;
   size_t store_bytes = 0;
-  std::set<int32_t> greeted;                       ///< Ranks that have said HELLO.
+  std::set<int32_t> greeted;  ///< Ranks that have said HELLO, and servers that have put a key.
   std::map<int32_t, std::string> ended;            ///< Ranks that will not; what is said of them.
   std::map<std::string, AgentMessage> last_words;  ///< Of epochs, by member.
   Counters counters;
@@ -251,7 +265,7 @@ bool AgentService::Impl::handle(uint64_t id, const AgentMessage& message,
   if (message.kind == AgentMessageKind::kLeave) return hear_leave(id, message);
   if (message.kind == AgentMessageKind::kNotice) return hear_notice(id, message);
   if (!connections.at(id).greeted || !descriptors.empty()) return false;
-  if (message.kind == AgentMessageKind::kPut) return put(id, message);
+  if (message.kind == AgentMessageKind::kPut) return !connections.at(id).reads && put(id, message);
   if (message.kind == AgentMessageKind::kGet) return get(id, message);
   return false;
 }
@@ -259,7 +273,9 @@ bool AgentService::Impl::handle(uint64_t id, const AgentMessage& message,
 bool AgentService::Impl::greet(uint64_t id, int32_t rank, std::vector<io::Fd> descriptors) {
   Connection& connection = connections.at(id);
   if (connection.greeted) return false;
-  if (rank < 0 || rank >= options.size) {
+  const bool is_rank = rank >= 0 && rank < options.size;
+  const bool serves = rank >= kFirstServer && rank < kFirstServer + options.servers;
+  if (!is_rank && !serves && rank != kReader) {
     refuse(id, 0, Code::kInvalidArgument,
            fmt::format("rank {} is not in this job: it has ranks 0 to {}", rank, options.size - 1));
     return false;
@@ -267,7 +283,8 @@ bool AgentService::Impl::greet(uint64_t id, int32_t rank, std::vector<io::Fd> de
   const bool remote = connection.proven >= 0;
   if (remote && connection.proven != rank) return false;
   connection.greeted = true;
-  greeted.insert(rank);
+  connection.reads = rank == kReader;
+  if (is_rank) greeted.insert(rank);
   const Bytes secret(options.secret.begin(), options.secret.end());
   const AgentMessage welcome{.kind = AgentMessageKind::kWelcome,
                              .rank = rank,
@@ -275,7 +292,7 @@ bool AgentService::Impl::greet(uint64_t id, int32_t rank, std::vector<io::Fd> de
                              .value = remote ? Bytes() : secret};
   const pid_t pid = connection.pid;
   const bool sent = send(id, welcome);
-  if (options.on_hello)
+  if (options.on_hello && rank != kReader)
     options.on_hello({.rank = rank, .pid = pid, .descriptors = std::move(descriptors)});
   return sent;
 }
@@ -385,6 +402,7 @@ bool AgentService::Impl::put(uint64_t id, const AgentMessage& message) {
   }
   store_bytes += bytes;
   store.emplace(message.key, message.value);
+  if (const int32_t writer = writer_of(message.key); is_server(writer)) greeted.insert(writer);
   if (options.on_put) options.on_put(message.key, message.value);
   answer_waiters(message.key, Code::kOk, message.value);
   return connections.contains(id) && reply(id, message.request, Code::kOk, {});
@@ -415,8 +433,7 @@ bool AgentService::greeted(int32_t rank) const { return impl_->greeted.contains(
 void AgentService::end_rank(int32_t rank, const std::string& host) {
   if (greeted(rank)) return;
   const std::string place = host.empty() ? "" : fmt::format(" on {:.{}}", host, kMaxHostText);
-  const auto gone = impl_->ended.emplace(
-      rank, fmt::format("rank {}{} ended before it had joined the job", rank, place));
+  const auto gone = impl_->ended.emplace(rank, end_of(rank, place));
   const std::string& text = gone.first->second;
   std::set<std::string> keys;
   for (const auto& [key, waiter] : impl_->waiters) {

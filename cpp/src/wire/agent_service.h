@@ -30,8 +30,8 @@ namespace corro::wire {
 
 /// A worker that has introduced itself.
 struct WorkerHello {
-  int32_t rank = -1;
-  pid_t pid = 0;  ///< As the kernel knows it (SO_PEERCRED), not as the worker says.
+  int32_t rank = -1;  ///< A server's number is kFirstServer and more (server_number.h).
+  pid_t pid = 0;      ///< As the kernel knows it (SO_PEERCRED), not as the worker says.
   std::vector<io::Fd> descriptors;  ///< What it passed: its flight recorder's memfd, or nothing.
 };
 
@@ -56,10 +56,11 @@ class AgentService {
   struct Options {
     std::string job;
     Secret secret{};
-    int32_t size = 1;  ///< Ranks of the job; a HELLO with another rank is refused.
+    int32_t size = 1;     ///< Ranks of the job; a HELLO with another rank is refused.
+    int32_t servers = 0;  ///< Table servers of the job, whose numbers are not refused either.
     /// Abstract name to listen on; "": a random one.
     std::string name;
-    /// Called in poll() for each HELLO; a rank says HELLO once per engine.
+    /// Called in poll() for each HELLO, but that of a reader; a rank says HELLO once per engine.
     std::function<void(WorkerHello)> on_hello;
     /// Called in poll() for each key that a worker of this host has put; may be empty.
     std::function<void(const std::string& key, const Bytes& value)> on_put = {};
@@ -95,9 +96,9 @@ class AgentService {
   void supply(const std::string& key, const Bytes& value);
   /// The process of this rank has ended and left none behind: unless it has ever said HELLO, who
   /// asks for one of its keys gets NOT_FOUND from now on, with what has become of it. `host`: where
-  /// it was, for people; "": here.
+  /// it was, for people; "": here. Of a server: unless it has said where it listens.
   void end_rank(int32_t rank, const std::string& host = "");
-  /// Whether the rank has ever said HELLO, in this epoch.
+  /// Whether the rank has ever said HELLO, in this epoch; of a server: whether it has put a key.
   [[nodiscard]] bool greeted(int32_t rank) const;
   /// A member of this host is to leave its engine, since this epoch comes: at once, or at the end of
   /// its step. It hears of it when it follows, now or later.

@@ -1,0 +1,74 @@
+#include "wire/server_bootstrap.h"
+
+#include <fmt/format.h>
+
+#include <span>
+
+#include "wire/server_number.h"
+
+namespace corro::wire {
+namespace {
+
+/// In a job of several hosts `corro run` says by which address this one is reached.
+Result<io::SocketAddress> listen_address(const Environment& environment) {
+  if (environment.listen.empty()) return io::SocketAddress::parse_host("127.0.0.1", 0);
+  return io::SocketAddress::parse_listen(environment.listen);
+}
+
+Result<std::unique_ptr<AgentBootstrap>> connect(const Environment& environment, int32_t number,
+                                                Time deadline,
+                                                const std::function<bool()>& interrupted) {
+  CORRO_ASSIGN(auto agent, AgentBootstrap::connect(
+                               {.name = environment.agent, .rank = number, .deadline = deadline}));
+  agent->set_interrupted(interrupted);
+  return agent;
+}
+
+}  // namespace
+
+std::string server_key(std::string_view job, int32_t index) {
+  return fmt::format("{}/server/{}", job, index);
+}
+
+Result<ServerBootstrap> ServerBootstrap::join(const Environment& environment, Time deadline,
+                                              const std::function<bool()>& interrupted) {
+  if (!environment.server || environment.agent.empty())
+    return Status(Code::kFailedPrecondition, "started by corro run --servers, and by nobody else");
+  ServerPlace place{.index = *environment.server,
+                    .servers = environment.servers,
+                    .ranks = environment.size.value_or(1)};
+  CORRO_ASSIGN(place.listen, listen_address(environment));
+  CORRO_ASSIGN(auto agent, connect(environment, kFirstServer + place.index, deadline, interrupted));
+  place.job = agent->job();
+  place.digest = digest_of(place.job);
+  place.secret = agent->secret().value();
+  return ServerBootstrap(std::move(agent), std::move(place));
+}
+
+Status ServerBootstrap::publish(const io::SocketAddress& address) {
+  const std::string text = address.to_string();
+  return agent_->put(server_key(place_.job, place_.index), std::as_bytes(std::span(text)));
+}
+
+Result<std::vector<std::string>> server_addresses(const Environment& environment, Duration patience,
+                                                  const std::function<bool()>& interrupted) {
+  if (environment.servers == 0 || environment.agent.empty()) {
+    return Status(Code::kNotFound,
+                  "this job has no table servers: start it with corro run --servers N");
+  }
+  const Time deadline = monotonic_now() + patience;
+  CORRO_ASSIGN(const auto agent, connect(environment, kReader, deadline, interrupted));
+  std::vector<std::string> addresses;
+  for (int32_t index = 0; index < environment.servers; ++index) {
+    const auto found = agent->get(server_key(agent->job(), index), deadline);
+    if (found.status().code() == Code::kDeadlineExceeded) {
+      return Status(Code::kDeadlineExceeded,
+                    fmt::format("table server {} has not said where it listens", index));
+    }
+    CORRO_ASSIGN(const Bytes value, found);
+    addresses.emplace_back(reinterpret_cast<const char*>(value.data()), value.size());
+  }
+  return addresses;
+}
+
+}  // namespace corro::wire

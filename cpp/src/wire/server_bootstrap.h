@@ -1,0 +1,65 @@
+// How a table server and the ranks of its job find each other: by the agents' store. The server
+// writes where it listens, and any rank reads that, on whichever host.
+//
+//   server                                       rank
+//   ServerBootstrap::join(environment)
+//   io::listen_tcp(place().listen)
+//   publish(io::local_address(listener))         server_addresses(environment, patience)
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/env.h"
+#include "base/status.h"
+#include "io/socket.h"
+#include "wire/agent_bootstrap.h"
+#include "wire/digest.h"
+
+namespace corro::wire {
+
+/// Which server of which job this process is.
+struct ServerPlace {
+  int32_t index = 0;
+  int32_t servers = 1;
+  int32_t ranks = 1;
+  std::string job = {};  ///< Its name.
+  Digest digest{};       ///< digest_of() that, for the handshake.
+  Secret secret{};
+  io::SocketAddress listen = {};  ///< Port 0: any that is free.
+};
+
+/// The server's end of the agent's socket. Externally synchronized.
+class ServerBootstrap {
+ public:
+  /// Reads the place from what `corro run` has set, and says HELLO to the agent. FAILED_PRECONDITION
+  /// unless `corro run` has started this process as a server. `interrupted`: asked several times a
+  /// second; may be empty.
+  static Result<ServerBootstrap> join(const Environment& environment, Time deadline,
+                                      const std::function<bool()>& interrupted = {});
+
+  [[nodiscard]] const ServerPlace& place() const { return place_; }
+  /// Tells the ranks of all hosts where this server listens; once. Blocks until the agent has it.
+  [[nodiscard]] Status publish(const io::SocketAddress& address);
+
+ private:
+  ServerBootstrap(std::unique_ptr<AgentBootstrap> agent, ServerPlace place)
+      : agent_(std::move(agent)), place_(std::move(place)) {}
+
+  std::unique_ptr<AgentBootstrap> agent_;
+  ServerPlace place_;
+};
+
+/// In a rank: "ADDRESS:PORT" of each server of its job, by number, over a connection of its own to
+/// the agent, whether there is an engine or not. Blocks until all have said it; DEADLINE_EXCEEDED
+/// after `patience`, CANCELLED once `interrupted` says so. NOT_FOUND if the job has no servers, or
+/// one has ended before it said where it is: then the message is what has become of it. Any thread.
+[[nodiscard]] Result<std::vector<std::string>> server_addresses(
+    const Environment& environment, Duration patience,
+    const std::function<bool()>& interrupted = {});
+
+}  // namespace corro::wire

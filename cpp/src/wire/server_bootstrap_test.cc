@@ -1,0 +1,109 @@
+#include "wire/server_bootstrap.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+
+#include "wire/running_agent.h"
+#include "wire/server_number.h"
+
+namespace corro::wire {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int32_t kRanks = 4;
+
+/// An agent of a job with four ranks and two servers.
+class Servers : public testing::Test {
+ protected:
+  [[nodiscard]] Environment environment(std::optional<int32_t> server = {}) {
+    Environment all;
+    all.agent = agent_.service().name();
+    all.size = kRanks;
+    all.servers = 2;
+    all.server = server;
+    return all;
+  }
+  [[nodiscard]] ServerBootstrap join(int32_t server) {
+    return ServerBootstrap::join(environment(server), soon()).value();
+  }
+  static io::SocketAddress at(const char* text) { return io::SocketAddress::parse(text).value(); }
+
+  RunningAgent agent_{kRanks, 1U << 20U, /*servers=*/2};
+};
+
+TEST_F(Servers, KnowTheirPlaceAndTellRanksWhereTheyListen) {
+  ServerBootstrap second = join(1);
+  const ServerPlace& place = second.place();
+  EXPECT_EQ(place.index, 1);
+  EXPECT_EQ(place.servers, 2);
+  EXPECT_EQ(place.ranks, kRanks);
+  EXPECT_EQ(place.job, "job-1");
+  EXPECT_EQ(place.digest, digest_of("job-1"));
+  EXPECT_EQ(place.secret, agent_.secret());
+  EXPECT_EQ(place.listen.to_string(), "127.0.0.1:0");
+  ASSERT_TRUE(second.publish(at("127.0.0.1:7001")).ok());
+  ASSERT_TRUE(join(0).publish(at("[::1]:7000")).ok());
+  const auto found = server_addresses(environment(), std::chrono::seconds(60));
+  EXPECT_THAT(found.value(), ElementsAre("[::1]:7000", "127.0.0.1:7001"));
+  const auto rank = agent_.connect(0).value();
+  EXPECT_EQ(rank->get("job-1/server/0", soon()).value().size(), 10U);
+}
+
+TEST_F(Servers, ListenWhereOtherHostsReachThem) {
+  Environment there = environment(0);
+  there.listen = "10.0.0.7";
+  EXPECT_EQ(ServerBootstrap::join(there, soon())->place().listen.to_string(), "10.0.0.7:0");
+}
+
+TEST_F(Servers, ReadersAreNoRanks) {
+  ASSERT_TRUE(agent_.connect(kReader).ok());
+  const auto reader = agent_.connect(kReader).value();
+  EXPECT_EQ(reader->secret(), agent_.secret());
+  EXPECT_EQ(reader->put("k", {}).code(), Code::kUnavailable) << "readers write nothing";
+  EXPECT_TRUE(agent_.hellos().lock()->empty()) << "nobody has joined";
+}
+
+TEST_F(Servers, OthersAreRefused) {
+  for (const int32_t number : {kFirstServer - 1, kFirstServer + 2, kReader - 1}) {
+    EXPECT_THAT(agent_.connect(number).status().message(), HasSubstr("it has ranks 0 to 3"));
+  }
+  EXPECT_EQ(ServerBootstrap::join(environment(), soon()).status().code(),
+            Code::kFailedPrecondition);
+}
+
+TEST_F(Servers, NobodyWaitsForOneThatIsGone) {
+  // It has said HELLO, and not where it listens.
+  ASSERT_EQ(join(0).place().index, 0);
+  agent_.end_rank(kFirstServer);
+  const Status gone = server_addresses(environment(), std::chrono::seconds(60)).status();
+  EXPECT_EQ(gone.code(), Code::kNotFound);
+  EXPECT_EQ(gone.message(), "table server 0 on node2 ended before it had said where it listens");
+  agent_.end_rank(0);
+  const auto rank = agent_.connect(1).value();
+  EXPECT_EQ(rank->get("job-1/rank/0", soon()).status().message(),
+            "rank 0 on node2 ended before it had joined the job")
+      << "it is another one than server 0";
+}
+
+TEST_F(Servers, ThatAreGoneHaveLeftTheirAddress) {
+  ASSERT_TRUE(join(0).publish(at("127.0.0.1:7000")).ok());
+  ASSERT_TRUE(join(1).publish(at("127.0.0.1:7001")).ok());
+  agent_.end_rank(kFirstServer + 1);
+  EXPECT_TRUE(server_addresses(environment(), std::chrono::seconds(60)).ok());
+}
+
+TEST_F(Servers, ThatAreLateOrMissingAreNamed) {
+  const auto moment = std::chrono::milliseconds(10);
+  const Status late = server_addresses(environment(), moment).status();
+  EXPECT_EQ(late.code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(late.message(), HasSubstr("table server 0"));
+  Environment none = environment();
+  none.servers = 0;
+  EXPECT_THAT(server_addresses(none, moment).status().message(), HasSubstr("--servers N"));
+}
+
+}  // namespace
+}  // namespace corro::wire
