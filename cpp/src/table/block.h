@@ -1,0 +1,31 @@
+// Block: a piece of memory from the system, in huge pages if it is large.
+#pragma once
+
+#include <cstddef>
+
+namespace corro::table {
+
+inline constexpr size_t kHugePage = size_t{2} << 20U;
+
+/// Owns memory that is all zeros at first, aligned to a cache line, or to a huge page from
+/// `kHugePage` bytes on. Throws std::bad_alloc without memory. Immutable but for what is written
+/// into it.
+class Block {
+ public:
+  Block() = default;
+  explicit Block(size_t bytes);
+  ~Block();
+  Block(Block&& other) noexcept;
+  Block& operator=(Block&& other) noexcept;
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] size_t size() const { return size_; }
+
+ private:
+  void release();
+
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace corro::table

@@ -1,0 +1,50 @@
+#include "table/index.h"
+
+#include <cstddef>
+
+namespace corro::table {
+namespace {
+
+constexpr size_t kPlaceBytes = 13;
+constexpr uint32_t kStaggered = 1024;  ///< From this size on, shards have sizes of their own.
+
+constexpr uint32_t whole_groups(uint32_t places) { return (places + kGroup - 1) / kGroup * kGroup; }
+
+}  // namespace
+
+Index::Index(uint32_t shard) : Index(shard, kGroup) {}
+
+Index::Index(uint32_t shard, uint32_t capacity)
+    : shard_(shard), capacity_(capacity), memory_(capacity * kPlaceBytes) {}
+
+uint32_t Index::insert(uint64_t hash, uint64_t key, uint32_t slot) {
+  uint32_t group = first_of(hash);
+  uint32_t open = ~match_high(tags() + group) & 0xffffU;
+  while (open == 0) {
+    group = next_group(group);
+    open = ~match_high(tags() + group) & 0xffffU;
+  }
+  const uint32_t place = group + lowest(open);
+  if (tags()[place] == kEmpty) ++filled_;
+  ++entries_;
+  tags()[place] = tag_of(hash);
+  keys()[place] = key;
+  slots()[place] = slot;
+  return place;
+}
+
+void Index::erase(uint32_t place) {
+  const bool passed = match(tags() + place / kGroup * kGroup, kEmpty) == 0;
+  tags()[place] = passed ? kErased : kEmpty;
+  if (!passed) --filled_;
+  --entries_;
+}
+
+/// Half as many again while it is small, then a quarter.
+uint32_t Index::next_capacity() const {
+  if (capacity_ >= kStaggered) return whole_groups(capacity_ + capacity_ / 4);
+  const uint32_t next = capacity_ + capacity_ / 2;
+  return whole_groups(next < kStaggered ? next : kStaggered + kStaggered / 4 * shard_ / 64);
+}
+
+}  // namespace corro::table

@@ -1,0 +1,124 @@
+// Index: which slot the row of a key has, for one shard of a table. Open addressing.
+//
+//   const uint32_t place = index.find(hash, key);
+//   if (place == Index::kNone) index.insert(hash, key, slot);
+//
+// A *place* is where an entry stands: 13 bytes in three arrays, a tag, a key and a slot. Places
+// stand in groups of 16. A key's entry is in the first group, from the one that its hash says on,
+// that had a free place when the key came. A search goes from group to group until the tags of one
+// show an empty place, for behind that no entry of the key can be:
+//
+//   tag      0: empty         1: an entry was here         128 to 255: an entry; 7 bits of its hash
+//
+// An entry that is erased leaves a 1 if its group is full, since others may have gone past it, and
+// else a 0. When 7/8 of the places are not empty, the index grows by a quarter, and copies its
+// entries; or it keeps its size, if there are many 1s. Steps of a quarter keep 3/4 to 7/8 of the
+// places filled; what each shard begins its steps with differs, so that they grow one by one.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "table/block.h"
+#include "table/tag_group.h"
+
+namespace corro::table {
+
+/// Externally synchronized.
+class Index {
+ public:
+  static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+  static constexpr uint32_t kSlots = 1U << 31U;  ///< Slots are below it.
+
+  /// `shard` in [0, 64) says where its steps of growth begin.
+  explicit Index(uint32_t shard);
+
+  /// Three stages of a search; each wants what the one before asked the memory for.
+  void prefetch_tags(uint64_t hash) const { __builtin_prefetch(tags() + first_of(hash)); }
+  void prefetch_entry(uint64_t hash) const {
+    const uint32_t group = first_of(hash);
+    const uint32_t equal = match(tags() + group, tag_of(hash));
+    if (equal == 0) return;
+    const uint32_t place = group + lowest(equal);
+    __builtin_prefetch(keys() + place);
+    __builtin_prefetch(slots() + place);
+  }
+  /// The place of the key's entry, or kNone. It holds until the next insert(), purge() or grow().
+  [[nodiscard]] uint32_t find(uint64_t hash, uint64_t key) const {
+    const uint8_t tag = tag_of(hash);
+    for (uint32_t group = first_of(hash);; group = next_group(group)) {
+      for (uint32_t equal = match(tags() + group, tag); equal != 0; equal &= equal - 1) {
+        const uint32_t place = group + lowest(equal);
+        if (keys()[place] == key) return place;
+      }
+      if (match(tags() + group, kEmpty) != 0) return kNone;
+    }
+  }
+
+  /// Adds a key that has no entry; returns its place. make_room() comes before it.
+  uint32_t insert(uint64_t hash, uint64_t key, uint32_t slot);
+  void erase(uint32_t place);
+
+  [[nodiscard]] uint32_t slot_at(uint32_t place) const { return slots()[place]; }
+  [[nodiscard]] uint64_t key_at(uint32_t place) const { return keys()[place]; }
+  /// Bit i is set when there is an entry at `group` + i.
+  [[nodiscard]] uint32_t entries_of(uint32_t group) const { return match_high(tags() + group); }
+
+  [[nodiscard]] uint32_t entries() const { return entries_; }
+  [[nodiscard]] uint32_t capacity() const { return capacity_; }
+  [[nodiscard]] size_t bytes() const { return memory_.size(); }
+
+  /// Has room for one entry more: copies the entries, if there is little, into more memory or, if
+  /// many were erased, into as much. `hash` is of the type uint64_t(uint64_t key).
+  template <typename Hash>
+  void make_room(const Hash& hash) {
+    if (!crowded()) return;
+    Index larger(shard_, erased() >= capacity_ / 16 ? capacity_ : next_capacity());
+    for (uint32_t group = 0; group < capacity_; group += kGroup) {
+      for (uint32_t full = entries_of(group); full != 0; full &= full - 1) {
+        const uint32_t place = group + lowest(full);
+        const uint64_t key = keys()[place];
+        larger.insert(hash(key), key, slots()[place]);
+      }
+    }
+    *this = std::move(larger);
+  }
+
+ private:
+  static constexpr uint8_t kEmpty = 0;
+  static constexpr uint8_t kErased = 1;
+
+  Index(uint32_t shard, uint32_t capacity);
+
+  [[nodiscard]] static uint8_t tag_of(uint64_t hash) {
+    return static_cast<uint8_t>(0x80U | (hash & 0x7fU));
+  }
+  /// The hash's bits 16 to 47, as a part of the number of groups.
+  [[nodiscard]] uint32_t first_of(uint64_t hash) const {
+    const uint64_t part = hash >> 16U & 0xffffffffU;
+    return static_cast<uint32_t>(part * (capacity_ / kGroup) >> 32U) * kGroup;
+  }
+  [[nodiscard]] uint32_t next_group(uint32_t group) const {
+    return group + kGroup == capacity_ ? 0 : group + kGroup;
+  }
+  [[nodiscard]] uint32_t erased() const { return filled_ - entries_; }
+  [[nodiscard]] bool crowded() const { return filled_ >= capacity_ - capacity_ / 8; }
+  [[nodiscard]] uint32_t next_capacity() const;
+
+  [[nodiscard]] uint64_t* keys() const { return reinterpret_cast<uint64_t*>(memory_.data()); }
+  [[nodiscard]] uint32_t* slots() const {
+    return reinterpret_cast<uint32_t*>(memory_.data() + size_t{capacity_} * 8);
+  }
+  [[nodiscard]] uint8_t* tags() const {
+    return reinterpret_cast<uint8_t*>(memory_.data() + size_t{capacity_} * 12);
+  }
+
+  uint32_t shard_;
+  uint32_t capacity_;  ///< Places: a multiple of 16.
+  uint32_t entries_ = 0;
+  uint32_t filled_ = 0;  ///< Places that are not empty.
+  Block memory_;         ///< Keys, slots, tags.
+};
+
+}  // namespace corro::table

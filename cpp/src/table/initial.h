@@ -1,0 +1,17 @@
+// The values of rows that no gradient has changed. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+#include "table/types.h"
+
+namespace corro::table {
+
+/// Writes the initial values of the row of `key`, as the table's type keeps them: rounded to the
+/// nearest value, and to the largest finite one beyond it. Uses additions, multiplications,
+/// divisions and square roots alone, which have the same bits everywhere. `values`: [dim] f32.
+void write_initial(const TableSpec& spec, uint64_t key, std::span<float> values);
+
+}  // namespace corro::table

@@ -1,0 +1,162 @@
+#include "table/local_table.h"
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <random>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "table/initial.h"
+
+namespace corro::table {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<LocalTable> make(const TableSpec& spec) {
+  auto table = LocalTable::create(spec);
+  EXPECT_TRUE(table.ok()) << table.status().message();
+  return std::move(*table);
+}
+
+std::vector<float> pull(const LocalTable& table, const std::vector<uint64_t>& keys) {
+  std::vector<float> values(keys.size() * table.spec().dim);
+  table.pull(keys, values);
+  return values;
+}
+
+const TableSpec kSmall{.name = "small", .dim = 2, .optimizer = {.lr = 0.5F}, .initial = {.low = 1}};
+
+TEST(LocalTable, AKeyWithoutARowHasInitialValuesAndGetsNoRow) {
+  const auto table = make(kSmall);
+  EXPECT_EQ(pull(*table, {3, 3, 9}), std::vector<float>(6, 1));
+  EXPECT_EQ(table->stats().rows, 0);
+}
+
+TEST(LocalTable, APushMakesARowAndChangesIt) {
+  const auto table = make(kSmall);
+  const std::vector<uint64_t> keys = {7, 0, ~uint64_t{0}};
+  const std::vector<float> gradients = {1, 2, 3, 4, 5, 6};
+  ASSERT_TRUE(table->push(keys, gradients, 1).ok());
+  EXPECT_EQ(pull(*table, {0, 7, ~uint64_t{0}, 1}),
+            (std::vector<float>{-0.5, -1, 0.5, 0, -1.5, -2, 1, 1}));
+  EXPECT_EQ(table->stats().rows, 3);
+  EXPECT_EQ(table->stats().admitted, 3);
+}
+
+TEST(LocalTable, EmptyPullsAndPushesDoNothing) {
+  const auto table = make(kSmall);
+  table->pull({}, {});
+  EXPECT_TRUE(table->push({}, {}, 1).ok());
+  EXPECT_EQ(table->stats().rows, 0);
+}
+
+TEST(LocalTable, TheLearningRateChangesFromTheNextPushOn) {
+  const auto table = make(kSmall);
+  ASSERT_TRUE(table->push(std::vector<uint64_t>{1}, std::vector<float>{1, 1}, 1).ok());
+  ASSERT_TRUE(table->set_lr(0.25F).ok());
+  ASSERT_TRUE(table->push(std::vector<uint64_t>{1}, std::vector<float>{1, 1}, 2).ok());
+  EXPECT_EQ(pull(*table, {1}), (std::vector<float>{0.25, 0.25}));
+  EXPECT_EQ(table->spec().optimizer.lr, 0.25F);
+  for (const float bad : {0.0F, -1.0F, std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()}) {
+    const Status status = table->set_lr(bad);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("table small: optimizer.lr is "));
+  }
+  EXPECT_EQ(table->spec().optimizer.lr, 0.25F);
+}
+
+TEST(LocalTable, AGradientThatIsNotFiniteChangesNoRow) {
+  const auto table = make(kSmall);
+  std::vector<uint64_t> keys(100);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = i + 1000;
+  std::vector<float> gradients(200, 1);
+  for (const auto& [bad, text] : {std::pair{std::numeric_limits<float>::quiet_NaN(), "nan"},
+                                  std::pair{-std::numeric_limits<float>::infinity(), "-inf"}}) {
+    gradients[2 * 67 + 1] = bad;
+    const Status status = table->push(keys, gradients, 1);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(status.message(),
+                HasSubstr("table small: the gradient of key 1067, at place 67 of the push, is "));
+    EXPECT_THAT(status.message(), HasSubstr(text));
+    EXPECT_THAT(status.message(), HasSubstr("element 1"));
+  }
+  EXPECT_EQ(table->stats().rows, 0);
+}
+
+TEST(LocalTable, RefusesABadSpec) {
+  EXPECT_EQ(LocalTable::create({.name = "t", .dim = 0}).status().code(), Code::kInvalidArgument);
+}
+
+TEST(LocalTable, DoesAsAMapDoes) {
+  for (const uint32_t dim : {1U, 16U, 33U}) {
+    const TableSpec spec{.name = "t",
+                         .dim = dim,
+                         .seed = 3,
+                         .optimizer = {.lr = 0.1F},
+                         .initial = {.kind = InitialKind::kUniform, .low = -1, .high = 1}};
+    const auto table = make(spec);
+    std::unordered_map<uint64_t, std::vector<float>> expected;
+    std::mt19937_64 random(dim);
+    for (uint64_t step = 1; step <= 60; ++step) {
+      std::unordered_map<uint64_t, std::vector<float>> push;
+      for (int i = 0; i < 500; ++i) {
+        // Half of the keys come often, and half hardly ever again.
+        const uint64_t key = random() % 2 == 0 ? random() % 1000 : random();
+        std::vector<float>& gradient = push[key];
+        for (uint32_t e = 0; e < dim; ++e) {
+          gradient.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
+        }
+        gradient.resize(dim);
+      }
+      std::vector<uint64_t> keys;
+      std::vector<float> gradients;
+      for (const auto& [key, gradient] : push) {
+        keys.push_back(key);
+        gradients.insert(gradients.end(), gradient.begin(), gradient.end());
+        std::vector<float>& row = expected[key];
+        if (row.empty()) {
+          row.resize(dim);
+          write_initial(spec, key, row);
+        }
+        for (uint32_t e = 0; e < dim; ++e) row[e] -= 0.1F * gradient[e];
+      }
+      ASSERT_TRUE(table->push(keys, gradients, step).ok());
+      ASSERT_EQ(table->stats().rows, expected.size());
+    }
+    for (const auto& [key, row] : expected) ASSERT_EQ(pull(*table, {key}), row) << key;
+  }
+}
+
+TEST(LocalTable, AMillionRowsTakeAtMost18BytesEachBesideTheirValues) {
+  const auto table = make({.name = "t", .dim = 16});
+  constexpr size_t kRows = 1'000'000;
+  constexpr size_t kKeys = 10'000;
+  const std::vector<float> gradients(kKeys * 16, 1);
+  std::vector<uint64_t> keys(kKeys);
+  for (size_t begin = 0; begin < kRows; begin += kKeys) {
+    for (size_t i = 0; i < kKeys; ++i) keys[i] = begin + i;
+    ASSERT_TRUE(table->push(keys, gradients, 1 + begin / kKeys).ok());
+  }
+  const TableStats stats = table->stats();
+  EXPECT_EQ(stats.rows, kRows);
+  const double beside = static_cast<double>(stats.bytes) / kRows - 64;
+  EXPECT_LE(beside, 18);
+  EXPECT_GE(beside, 13);
+}
+
+TEST(LocalTable, ASmallTableIsSmall) {
+  const auto table = make({.name = "t", .dim = 16});
+  const std::vector<float> gradients(16, 1);
+  ASSERT_TRUE(table->push(std::vector<uint64_t>{1}, gradients, 1).ok());
+  EXPECT_LE(table->stats().bytes, 24'000);
+}
+
+}  // namespace
+}  // namespace corro::table
