@@ -9,9 +9,9 @@
 
 namespace corro::table {
 
-/// Writes the initial values of the row of `key`, as the table's type keeps them: rounded to the
-/// nearest value, and to the largest finite one beyond it. Uses additions, multiplications,
-/// divisions and square roots alone, which have the same bits everywhere. `values`: [dim] f32.
+/// Writes the initial values of the row of `key`, before they are rounded to the table's type.
+/// Uses additions, multiplications, divisions and square roots alone, which have the same bits
+/// everywhere. `values`: [dim] f32.
 void write_initial(const TableSpec& spec, uint64_t key, std::span<float> values);
 
 }  // namespace corro::table

@@ -11,23 +11,24 @@
 
 namespace corro::table {
 
-/// What an update of one row needs beside the row and its gradient.
+/// What updates of all rows of a table need.
 struct UpdateArguments {
   size_t dim = 0;
-  Optimizer optimizer;
+  Optimizer optimizer = {};
 };
 
-/// Changes one row, `[weights][optimizer state]`. `gradient`: [dim] f32, finite.
-using UpdateFunction = void (*)(std::byte* row, const float* gradient,
-                                const UpdateArguments& arguments);
-/// Reads or writes the weights of one row. `values`: [dim] f32.
-using ReadFunction = void (*)(const std::byte* row, float* values, size_t dim);
-using WriteFunction = void (*)(std::byte* row, const float* values, size_t dim);
+/// Changes one row in place. `weights`: [dim] of the table's type. `state`: as row_layout.h says.
+/// `gradient`: [dim] f32, finite. `rounding` seeds the rounding of bf16 and f16 weights. Pure.
+using UpdateFunction = void (*)(std::byte* weights, float* state, const float* gradient,
+                                const UpdateArguments& arguments, uint64_t rounding);
+/// Widens the weights of one row. `values`: [dim] f32.
+using ReadFunction = void (*)(const std::byte* weights, float* values, size_t dim);
+/// Rounds to the nearest value, and to the largest finite one beyond it. `values`: [dim] f32.
+using WriteFunction = void (*)(std::byte* weights, const float* values, size_t dim);
 
-/// Immutable.
+/// Immutable. Functions for f32, bf16 and f16; null for other types.
 struct Kernels {
   const char* name = "";
-  /// True if all are finite.
   bool (*all_finite)(const float* values, size_t count) = nullptr;
   UpdateFunction update[kOptimizerKindCount][kDTypeCount] = {};
   ReadFunction read[kDTypeCount] = {};

@@ -13,6 +13,7 @@
 #include "table/index.h"
 #include "table/initial.h"
 #include "table/kernels.h"
+#include "table/row_layout.h"
 #include "table/rows.h"
 
 namespace corro::table {
@@ -22,8 +23,6 @@ constexpr uint32_t kShards = 64;
 constexpr unsigned kShardShift = 58;
 /// Keys whose memory is asked for before the first of them is used.
 constexpr size_t kKeysAhead = 32;
-
-size_t row_bytes(const TableSpec& spec) { return (spec.dim * size_of(spec.dtype) + 3) / 4 * 4; }
 
 }  // namespace
 
@@ -35,14 +34,16 @@ class LocalTable::Body {
  public:
   explicit Body(const TableSpec& spec)
       : spec_(spec),
+        layout_(layout_of(spec)),
         hash_seed_(seed_for(Use::kIndex, spec.seed)),
+        rounding_seed_(seed_for(Use::kRounding, spec.seed)),
         kernels_(*available_kernels().back()),
         read_(kernels_.read[static_cast<size_t>(spec.dtype)]),
         write_(kernels_.write[static_cast<size_t>(spec.dtype)]),
         update_(kernels_.update[static_cast<size_t>(spec.optimizer.kind)]
                                [static_cast<size_t>(spec.dtype)]),
         arguments_{.dim = spec.dim, .optimizer = spec.optimizer},
-        rows_(row_bytes(spec)),
+        rows_(layout_.bytes()),
         initial_(spec.dim) {
     for (uint32_t shard = 0; shard < kShards; ++shard) shards_.emplace_back(shard);
   }
@@ -57,14 +58,14 @@ class LocalTable::Body {
     }
   }
 
-  Status push(std::span<const uint64_t> keys, std::span<const float> gradients) {
+  Status push(std::span<const uint64_t> keys, std::span<const float> gradients, uint64_t step) {
     CORRO_CHECK(gradients.size() == keys.size() * spec_.dim, keys.size(), gradients.size(),
                 spec_.dim);
     CORRO_TRY(check_push(keys, gradients));
     for (size_t begin = 0; begin < keys.size(); begin += kKeysAhead) {
       const size_t count = std::min(kKeysAhead, keys.size() - begin);
       push_block(keys.subspan(begin, count),
-                 gradients.subspan(begin * spec_.dim, count * spec_.dim));
+                 gradients.subspan(begin * spec_.dim, count * spec_.dim), step);
     }
     return {};
   }
@@ -93,6 +94,9 @@ class LocalTable::Body {
     std::array<uint32_t, kKeysAhead> slots;  ///< Index::kNone for a key without a row.
   };
 
+  [[nodiscard]] float* state_of(std::byte* row) const {
+    return reinterpret_cast<float*>(row + layout_.weight_bytes);
+  }
   [[nodiscard]] uint64_t hash(uint64_t key) const { return hash_of(hash_seed_, key); }
   [[nodiscard]] const Index& shard(uint64_t hash) const { return shards_[hash >> kShardShift]; }
   [[nodiscard]] Index& shard(uint64_t hash) { return shards_[hash >> kShardShift]; }
@@ -123,20 +127,31 @@ class LocalTable::Body {
     for (size_t i = 0; i < keys.size(); ++i) {
       const std::span<float> row = values.subspan(i * spec_.dim, spec_.dim);
       if (found.slots[i] == Index::kNone) {
-        write_initial(spec_, keys[i], row);
+        pull_initial(keys[i], row);
       } else {
         read_(rows_.at(found.slots[i]), row.data(), spec_.dim);
       }
     }
   }
 
-  void push_block(std::span<const uint64_t> keys, std::span<const float> gradients) {
+  /// As the row would have them.
+  void pull_initial(uint64_t key, std::span<float> values) const {
+    write_initial(spec_, key, values);
+    if (spec_.dtype == DType::kF32) return;
+    std::array<std::byte, kMaxDim * sizeof(uint16_t)> rounded;
+    write_(rounded.data(), values.data(), spec_.dim);
+    read_(rounded.data(), values.data(), spec_.dim);
+  }
+
+  void push_block(std::span<const uint64_t> keys, std::span<const float> gradients, uint64_t step) {
     Found found;
     find(keys, found);
     for (size_t i = 0; i < keys.size(); ++i) {
       uint32_t slot = found.slots[i];
       if (slot == Index::kNone) slot = find_or_make(keys[i], found.hashes[i]);
-      update_(rows_.at(slot), &gradients[i * spec_.dim], arguments_);
+      const uint64_t rounding = number_at(hash_of(rounding_seed_, keys[i]), step);
+      std::byte* const row = rows_.at(slot);
+      update_(row, state_of(row), &gradients[i * spec_.dim], arguments_, rounding);
     }
   }
 
@@ -148,8 +163,10 @@ class LocalTable::Body {
     index.make_room([this](uint64_t other) { return this->hash(other); });
     const uint32_t slot = rows_.take();
     index.insert(hash, key, slot);
+    std::byte* const row = rows_.at(slot);
     write_initial(spec_, key, initial_);
-    write_(rows_.at(slot), initial_.data(), spec_.dim);
+    write_(row, initial_.data(), spec_.dim);
+    write_initial_state(spec_, {state_of(row), layout_.state_count});
     ++admitted_;
     return slot;
   }
@@ -173,7 +190,9 @@ class LocalTable::Body {
   }
 
   TableSpec spec_;
+  RowLayout layout_;
   uint64_t hash_seed_;
+  uint64_t rounding_seed_;
   const Kernels& kernels_;
   ReadFunction read_;
   WriteFunction write_;
@@ -187,12 +206,8 @@ class LocalTable::Body {
 
 Result<std::unique_ptr<LocalTable>> LocalTable::create(const TableSpec& spec) {
   CORRO_TRY(check(spec));
-  const bool known = spec.optimizer.kind == OptimizerKind::kSgd && spec.dtype == DType::kF32 &&
-                     spec.retention == Retention{};
-  if (!known) {
-    return Status(Code::kUnimplemented,
-                  fmt::format("table {}: so far, rows are f32, the optimizer is sgd, and rows stay",
-                              spec.name));
+  if (spec.retention != Retention{}) {
+    return Status(Code::kUnimplemented, fmt::format("table {}: so far, rows stay", spec.name));
   }
   return std::unique_ptr<LocalTable>(new LocalTable(std::make_unique<Body>(spec)));
 }
@@ -207,8 +222,8 @@ void LocalTable::pull(std::span<const uint64_t> keys, std::span<float> values) c
 }
 
 Status LocalTable::push(std::span<const uint64_t> keys, std::span<const float> gradients,
-                        [[maybe_unused]] uint64_t step) {
-  return body_->push(keys, gradients);
+                        uint64_t step) {
+  return body_->push(keys, gradients, step);
 }
 
 Status LocalTable::set_lr(float lr) { return body_->set_lr(lr); }

@@ -4,14 +4,18 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <span>
+#include <string>
+#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "table/initial.h"
+#include "table/naive_row.h"
 
 namespace corro::table {
 namespace {
@@ -94,45 +98,90 @@ TEST(LocalTable, RefusesABadSpec) {
   EXPECT_EQ(LocalTable::create({.name = "t", .dim = 0}).status().code(), Code::kInvalidArgument);
 }
 
-TEST(LocalTable, DoesAsAMapDoes) {
-  for (const uint32_t dim : {1U, 16U, 33U}) {
-    const TableSpec spec{.name = "t",
-                         .dim = dim,
-                         .seed = 3,
-                         .optimizer = {.lr = 0.1F},
-                         .initial = {.kind = InitialKind::kUniform, .low = -1, .high = 1}};
-    const auto table = make(spec);
-    std::unordered_map<uint64_t, std::vector<float>> expected;
-    std::mt19937_64 random(dim);
-    for (uint64_t step = 1; step <= 60; ++step) {
-      std::unordered_map<uint64_t, std::vector<float>> push;
-      for (int i = 0; i < 500; ++i) {
-        // Half of the keys come often, and half hardly ever again.
-        const uint64_t key = random() % 2 == 0 ? random() % 1000 : random();
-        std::vector<float>& gradient = push[key];
-        for (uint32_t e = 0; e < dim; ++e) {
-          gradient.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
-        }
-        gradient.resize(dim);
+/// Pushes of random keys, of which half come often and half hardly ever again.
+class Pushes {
+ public:
+  Pushes(uint32_t dim, uint64_t seed) : dim_(dim), random_(seed) {}
+
+  void draw(size_t count) {
+    keys.clear();
+    gradients.clear();
+    std::unordered_set<uint64_t> seen;
+    while (keys.size() < count) {
+      const uint64_t key = random_() % 2 == 0 ? random_() % 1000 : random_();
+      if (!seen.insert(key).second) continue;
+      keys.push_back(key);
+      for (uint32_t i = 0; i < dim_; ++i) {
+        gradients.push_back(static_cast<float>(random_() % 2001) / 1000 - 1);
       }
-      std::vector<uint64_t> keys;
-      std::vector<float> gradients;
-      for (const auto& [key, gradient] : push) {
-        keys.push_back(key);
-        gradients.insert(gradients.end(), gradient.begin(), gradient.end());
-        std::vector<float>& row = expected[key];
-        if (row.empty()) {
-          row.resize(dim);
-          write_initial(spec, key, row);
-        }
-        for (uint32_t e = 0; e < dim; ++e) row[e] -= 0.1F * gradient[e];
-      }
-      ASSERT_TRUE(table->push(keys, gradients, step).ok());
-      ASSERT_EQ(table->stats().rows, expected.size());
     }
-    for (const auto& [key, row] : expected) ASSERT_EQ(pull(*table, {key}), row) << key;
+  }
+  [[nodiscard]] std::span<const float> gradient(size_t i) const {
+    return std::span(gradients).subspan(i * dim_, dim_);
+  }
+
+  std::vector<uint64_t> keys;
+  std::vector<float> gradients;
+
+ private:
+  uint32_t dim_;
+  std::mt19937_64 random_;
+};
+
+/// A table as it would be without any thought of speed.
+class NaiveTable {
+ public:
+  explicit NaiveTable(TableSpec spec) : spec_(std::move(spec)) {}
+
+  void push(const Pushes& pushes, uint64_t step) {
+    for (size_t i = 0; i < pushes.keys.size(); ++i) {
+      const uint64_t key = pushes.keys[i];
+      if (!rows.contains(key)) rows[key] = naive_initial(spec_, key);
+      naive_update(spec_, rows[key], pushes.gradient(i), naive_rounding(spec_, key, step));
+    }
+  }
+  [[nodiscard]] std::vector<float> pull(uint64_t key) const {
+    const auto found = rows.find(key);
+    return found == rows.end() ? naive_initial(spec_, key).weights : found->second.weights;
+  }
+
+  std::unordered_map<uint64_t, NaiveRow> rows;
+
+ private:
+  TableSpec spec_;
+};
+
+class AllTables : public testing::TestWithParam<std::tuple<OptimizerKind, DType>> {};
+
+TEST_P(AllTables, DoAsAMapDoes) {
+  for (const uint32_t dim : {1U, 16U, 33U}) {
+    TableSpec spec{.name = "t", .dim = dim, .dtype = std::get<1>(GetParam()), .seed = 3};
+    spec.optimizer.kind = std::get<0>(GetParam());
+    spec.initial = {.kind = InitialKind::kUniform, .low = -1, .high = 1};
+    const auto table = make(spec);
+    NaiveTable naive(spec);
+    Pushes pushes(dim, 1);
+    for (uint64_t step = 1; step <= 12; ++step) {
+      pushes.draw(500);
+      for (const uint64_t key : pushes.keys) ASSERT_EQ(pull(*table, {key}), naive.pull(key));
+      ASSERT_TRUE(table->push(pushes.keys, pushes.gradients, step).ok());
+      naive.push(pushes, step);
+      ASSERT_EQ(table->stats().rows, naive.rows.size());
+    }
+    for (const auto& [key, row] : naive.rows) ASSERT_EQ(pull(*table, {key}), row.weights) << key;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, AllTables,
+    testing::Combine(testing::Values(OptimizerKind::kSgd, OptimizerKind::kMomentum,
+                                     OptimizerKind::kAdagrad, OptimizerKind::kRowwiseAdagrad,
+                                     OptimizerKind::kAdam, OptimizerKind::kFtrl),
+                     testing::Values(DType::kF32, DType::kBF16, DType::kF16)),
+    [](const auto& one) {
+      return std::string(name_of(std::get<0>(one.param))) + "_" +
+             std::string(name_of(std::get<1>(one.param)));
+    });
 
 TEST(LocalTable, AMillionRowsTakeAtMost18BytesEachBesideTheirValues) {
   const auto table = make({.name = "t", .dim = 16});
