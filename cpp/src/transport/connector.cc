@@ -53,7 +53,7 @@ bool Connector::is_local(int32_t rank) const {
 
 /// Asked when a rank has dialled this one.
 bool Connector::wants(int32_t rank, wire::Purpose purpose) const {
-  if (purpose == wire::Purpose::kBootstrap) return false;
+  if (purpose == wire::Purpose::kBootstrap || purpose == wire::Purpose::kTable) return false;
   if (purpose != wire::Purpose::kStream) return true;
   if (there_[static_cast<size_t>(rank)]) return false;
   return !dialers_.contains(rank) || rank > options_.rank;

@@ -50,15 +50,16 @@ Status ServerBootstrap::publish(const io::SocketAddress& address) {
   return agent_->put(server_key(place_.job, place_.index), std::as_bytes(std::span(text)));
 }
 
-Result<std::vector<std::string>> server_addresses(const Environment& environment, Duration patience,
-                                                  const std::function<bool()>& interrupted) {
+Result<JobServers> find_servers(const Environment& environment, Duration patience,
+                                const std::function<bool()>& interrupted) {
   if (environment.servers == 0 || environment.agent.empty()) {
     return Status(Code::kNotFound,
                   "this job has no table servers: start it with corro run --servers N");
   }
   const Time deadline = monotonic_now() + patience;
   CORRO_ASSIGN(const auto agent, connect(environment, kReader, deadline, interrupted));
-  std::vector<std::string> addresses;
+  JobServers servers{
+      .job = digest_of(agent->job()), .secret = agent->secret().value(), .addresses = {}};
   for (int32_t index = 0; index < environment.servers; ++index) {
     const auto found = agent->get(server_key(agent->job(), index), deadline);
     if (found.status().code() == Code::kDeadlineExceeded) {
@@ -66,9 +67,9 @@ Result<std::vector<std::string>> server_addresses(const Environment& environment
                     fmt::format("table server {} has not said where it listens", index));
     }
     CORRO_ASSIGN(const Bytes value, found);
-    addresses.emplace_back(reinterpret_cast<const char*>(value.data()), value.size());
+    servers.addresses.emplace_back(reinterpret_cast<const char*>(value.data()), value.size());
   }
-  return addresses;
+  return servers;
 }
 
 }  // namespace corro::wire

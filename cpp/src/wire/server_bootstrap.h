@@ -4,7 +4,7 @@
 //   server                                       rank
 //   ServerBootstrap::join(environment)
 //   io::listen_tcp(place().listen)
-//   publish(io::local_address(listener))         server_addresses(environment, patience)
+//   publish(io::local_address(listener))         find_servers(environment, patience)
 #pragma once
 
 #include <cstdint>
@@ -54,12 +54,18 @@ class ServerBootstrap {
   ServerPlace place_;
 };
 
-/// In a rank: "ADDRESS:PORT" of each server of its job, by number, over a connection of its own to
-/// the agent, whether there is an engine or not. Blocks until all have said it; DEADLINE_EXCEEDED
-/// after `patience`, CANCELLED once `interrupted` says so. NOT_FOUND if the job has no servers, or
-/// one has ended before it said where it is: then the message is what has become of it. Any thread.
-[[nodiscard]] Result<std::vector<std::string>> server_addresses(
-    const Environment& environment, Duration patience,
-    const std::function<bool()>& interrupted = {});
+/// What a rank has to know to use its job's servers.
+struct JobServers {
+  Digest job{};  ///< digest_of() its name, for the handshake.
+  Secret secret{};
+  std::vector<std::string> addresses;  ///< "ADDRESS:PORT" of each server, by number.
+};
+
+/// In a rank: the servers of its job, over a connection of its own to the agent, whether there is an
+/// engine or not. Blocks until all have said where they listen; DEADLINE_EXCEEDED after `patience`,
+/// CANCELLED once `interrupted` says so. NOT_FOUND if the job has no servers, or one has ended
+/// before it said where it is: then the message is what has become of it. Any thread.
+[[nodiscard]] Result<JobServers> find_servers(const Environment& environment, Duration patience,
+                                              const std::function<bool()>& interrupted = {});
 
 }  // namespace corro::wire

@@ -46,8 +46,10 @@ TEST_F(Servers, KnowTheirPlaceAndTellRanksWhereTheyListen) {
   EXPECT_EQ(place.listen.to_string(), "127.0.0.1:0");
   ASSERT_TRUE(second.publish(at("127.0.0.1:7001")).ok());
   ASSERT_TRUE(join(0).publish(at("[::1]:7000")).ok());
-  const auto found = server_addresses(environment(), std::chrono::seconds(60));
-  EXPECT_THAT(found.value(), ElementsAre("[::1]:7000", "127.0.0.1:7001"));
+  const auto found = find_servers(environment(), std::chrono::seconds(60));
+  EXPECT_THAT(found->addresses, ElementsAre("[::1]:7000", "127.0.0.1:7001"));
+  EXPECT_EQ(found->job, digest_of("job-1"));
+  EXPECT_EQ(found->secret, agent_.secret());
   const auto rank = agent_.connect(0).value();
   EXPECT_EQ(rank->get("job-1/server/0", soon()).value().size(), 10U);
 }
@@ -78,7 +80,7 @@ TEST_F(Servers, NobodyWaitsForOneThatIsGone) {
   // It has said HELLO, and not where it listens.
   ASSERT_EQ(join(0).place().index, 0);
   agent_.end_rank(kFirstServer);
-  const Status gone = server_addresses(environment(), std::chrono::seconds(60)).status();
+  const Status gone = find_servers(environment(), std::chrono::seconds(60)).status();
   EXPECT_EQ(gone.code(), Code::kNotFound);
   EXPECT_EQ(gone.message(), "table server 0 on node2 ended before it had said where it listens");
   agent_.end_rank(0);
@@ -92,17 +94,17 @@ TEST_F(Servers, ThatAreGoneHaveLeftTheirAddress) {
   ASSERT_TRUE(join(0).publish(at("127.0.0.1:7000")).ok());
   ASSERT_TRUE(join(1).publish(at("127.0.0.1:7001")).ok());
   agent_.end_rank(kFirstServer + 1);
-  EXPECT_TRUE(server_addresses(environment(), std::chrono::seconds(60)).ok());
+  EXPECT_TRUE(find_servers(environment(), std::chrono::seconds(60)).ok());
 }
 
 TEST_F(Servers, ThatAreLateOrMissingAreNamed) {
   const auto moment = std::chrono::milliseconds(10);
-  const Status late = server_addresses(environment(), moment).status();
+  const Status late = find_servers(environment(), moment).status();
   EXPECT_EQ(late.code(), Code::kDeadlineExceeded);
   EXPECT_THAT(late.message(), HasSubstr("table server 0"));
   Environment none = environment();
   none.servers = 0;
-  EXPECT_THAT(server_addresses(none, moment).status().message(), HasSubstr("--servers N"));
+  EXPECT_THAT(find_servers(none, moment).status().message(), HasSubstr("--servers N"));
 }
 
 }  // namespace
