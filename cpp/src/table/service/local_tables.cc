@@ -1,0 +1,68 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "table/local_table.h"
+#include "table/service/split.h"
+#include "table/service/tables.h"
+
+namespace corro::table {
+namespace {
+
+class LocalTables final : public Tables {
+ public:
+  Result<TableNumber> open(const TableSpec& spec) override {
+    const auto found = std::ranges::find(tables_, spec.name, &Kept::name);
+    if (found != tables_.end()) {
+      CORRO_TRY(check_alike(spec, found->rows->spec()));
+      return static_cast<TableNumber>(found - tables_.begin());
+    }
+    CORRO_ASSIGN(auto rows, LocalTable::create(spec));
+    tables_.push_back({spec.name, std::move(rows), 0});
+    return static_cast<TableNumber>(tables_.size() - 1);
+  }
+
+  Status pull(TableNumber table, std::span<const uint64_t> ids, std::span<float> values) override {
+    tables_.at(table).rows->pull(ids, values);
+    return {};
+  }
+
+  Status push(TableNumber table, std::span<const uint64_t> ids,
+              std::span<const float> gradients) override {
+    Kept& kept = tables_.at(table);
+    CORRO_TRY(check_finite(kept.rows->spec(), ids, gradients));
+    const DistinctKeys keys = distinct(ids);
+    CORRO_TRY(
+        kept.rows->push(keys.keys, add_up(keys, gradients, kept.rows->spec().dim), kept.steps + 1));
+    ++kept.steps;
+    return {};
+  }
+
+  Status set_lr(TableNumber table, float lr) override { return tables_.at(table).rows->set_lr(lr); }
+  [[nodiscard]] uint64_t steps(TableNumber table) const override { return tables_.at(table).steps; }
+
+ private:
+  struct Kept {
+    std::string name;
+    std::unique_ptr<LocalTable> rows;
+    uint64_t steps = 0;
+  };
+  std::vector<Kept> tables_;  ///< By number.
+};
+
+}  // namespace
+
+std::unique_ptr<Tables> local_tables() { return std::make_unique<LocalTables>(); }
+
+Status check_finite(const TableSpec& spec, std::span<const uint64_t> ids,
+                    std::span<const float> gradients) {
+  const auto bad = std::ranges::find_if_not(gradients, [](float g) { return std::isfinite(g); });
+  if (bad == gradients.end()) return {};
+  const auto at = static_cast<size_t>(bad - gradients.begin());
+  return {Code::kInvalidArgument, fmt::format("table {}: the gradient of id {} is {} in element {}",
+                                              spec.name, ids[at / spec.dim], *bad, at % spec.dim)};
+}
+
+}  // namespace corro::table

@@ -1,0 +1,254 @@
+#include "table/service/messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <functional>
+
+namespace corro::table {
+namespace {
+
+/// "CTB1": the version is the last byte.
+constexpr uint32_t kMagic = 0x31425443;
+constexpr size_t kPushHeadBytes = 32;
+constexpr size_t kMaxErrorText = 4096;
+
+Status malformed(std::string_view what) {
+  return {Code::kInvalidArgument, fmt::format("table: a malformed {}", what)};
+}
+
+void write_float(ByteWriter& writer, float value) { writer.write(std::bit_cast<uint32_t>(value)); }
+
+/// Reads fields one after the other; `ok` says whether all were there.
+class Fields {
+ public:
+  explicit Fields(BytesView body) : reader_(body) {}
+
+  template <typename T>
+  void take(T& into) {
+    const auto value = reader_.read<T>();
+    ok_ = ok_ && value.has_value();
+    if (value) into = *value;
+  }
+  void take(float& into) {
+    uint32_t bits = 0;
+    take(bits);
+    into = std::bit_cast<float>(bits);
+  }
+  /// An enum with `count` values.
+  template <typename Enum>
+  void take_enum(Enum& into, int count) {
+    uint8_t value = 0;
+    take(value);
+    ok_ = ok_ && value < count;
+    if (ok_) into = static_cast<Enum>(value);
+  }
+  void take(std::string& into, size_t cap) {
+    auto text = reader_.read_string(cap);
+    ok_ = ok_ && text.has_value();
+    if (text) into = *std::move(text);
+  }
+  [[nodiscard]] bool done() const { return ok_ && reader_.done(); }
+
+ private:
+  ByteReader reader_;
+  bool ok_ = true;
+};
+
+template <typename T>
+std::span<const T> view_as(BytesView bytes) {
+  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+bool ascends(std::span<const uint64_t> keys) {
+  return std::ranges::adjacent_find(keys, std::greater_equal()) == keys.end();
+}
+
+}  // namespace
+
+std::array<std::byte, kHeaderBytes> encode_header(const Header& header) {
+  ByteWriter writer;
+  writer.write(kMagic);
+  writer.write(static_cast<uint8_t>(header.kind));
+  writer.write(uint8_t{0});
+  writer.write(header.table);
+  writer.write(header.request);
+  writer.write(header.body);
+  std::array<std::byte, kHeaderBytes> raw{};
+  std::ranges::copy(writer.bytes(), raw.begin());
+  return raw;
+}
+
+Result<Header> decode_header(std::span<const std::byte, kHeaderBytes> raw) {
+  Fields fields(raw);
+  uint32_t magic = 0;
+  uint8_t kind = 0;
+  uint8_t zero = 0;
+  Header header;
+  fields.take(magic);
+  fields.take(kind);
+  fields.take(zero);
+  fields.take(header.table);
+  fields.take(header.request);
+  fields.take(header.body);
+  if (magic != kMagic || kind == 0 || kind > kLastMessageKind || zero != 0)
+    return malformed("header");
+  if (header.body > kMaxBodyBytes)
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("table: a message of {} bytes; {} are the most", header.body, kMaxBodyBytes));
+  header.kind = static_cast<MessageKind>(kind);
+  return header;
+}
+
+Bytes encode_open(const Open& open) {
+  const auto& [name, dim, dtype, seed, optimizer, initial, retention] = open.spec;
+  ByteWriter writer;
+  writer.write_string(name);
+  writer.write(dim);
+  writer.write(static_cast<uint8_t>(dtype));
+  writer.write(seed);
+  writer.write(static_cast<uint8_t>(optimizer.kind));
+  for (const float value :
+       {optimizer.lr, optimizer.momentum, optimizer.beta1, optimizer.beta2, optimizer.epsilon,
+        optimizer.initial_accumulator, optimizer.l1, optimizer.l2, optimizer.beta})
+    write_float(writer, value);
+  writer.write(static_cast<uint8_t>(initial.kind));
+  write_float(writer, initial.low);
+  write_float(writer, initial.high);
+  writer.write(retention.least_pushes);
+  writer.write(retention.idle_steps);
+  writer.write(retention.most_bytes);
+  writer.write(open.rank);
+  writer.write(open.ranks);
+  return writer.take();
+}
+
+Result<Open> decode_open(BytesView body) {
+  Open open;
+  TableSpec& spec = open.spec;
+  Fields fields(body);
+  fields.take(spec.name, kMaxNameBytes);
+  fields.take(spec.dim);
+  fields.take_enum(spec.dtype, kDTypeCount);
+  fields.take(spec.seed);
+  Optimizer& optimizer = spec.optimizer;
+  fields.take_enum(optimizer.kind, kOptimizerKindCount);
+  for (float* value :
+       {&optimizer.lr, &optimizer.momentum, &optimizer.beta1, &optimizer.beta2, &optimizer.epsilon,
+        &optimizer.initial_accumulator, &optimizer.l1, &optimizer.l2, &optimizer.beta})
+    fields.take(*value);
+  fields.take_enum(spec.initial.kind, kInitialKindCount);
+  fields.take(spec.initial.low);
+  fields.take(spec.initial.high);
+  fields.take(spec.retention.least_pushes);
+  fields.take(spec.retention.idle_steps);
+  fields.take(spec.retention.most_bytes);
+  fields.take(open.rank);
+  fields.take(open.ranks);
+  if (!fields.done() || open.ranks == 0 || open.ranks > kMaxRanks || open.rank >= open.ranks)
+    return malformed("OPEN");
+  return open;
+}
+
+Bytes encode_opened(const Opened& opened) {
+  ByteWriter writer;
+  writer.write(opened.steps);
+  return writer.take();
+}
+
+Result<Opened> decode_opened(BytesView body) {
+  Fields fields(body);
+  Opened opened;
+  fields.take(opened.steps);
+  if (!fields.done()) return malformed("OPENED");
+  return opened;
+}
+
+Bytes encode_pull(uint16_t table, uint32_t request, std::span<const uint64_t> keys) {
+  return encode_message({.kind = MessageKind::kPull, .table = table, .request = request},
+                        std::as_bytes(keys));
+}
+
+Bytes encode_push(uint16_t table, uint32_t request, const PushHead& head,
+                  std::span<const uint64_t> keys, uint32_t dim) {
+  const size_t body = kPushHeadBytes + keys.size_bytes() + keys.size() * dim * sizeof(float);
+  ByteWriter writer;
+  writer.write_bytes(encode_header({.kind = MessageKind::kPush,
+                                    .table = table,
+                                    .request = request,
+                                    .body = static_cast<uint32_t>(body)}));
+  writer.write(head.step);
+  writer.write(head.first);
+  writer.write(head.rows);
+  writer.write(head.patience_ms);
+  write_float(writer, head.lr);
+  Bytes bytes = writer.take();
+  bytes.resize(kHeaderBytes + body);
+  if (!keys.empty())
+    std::memcpy(bytes.data() + kHeaderBytes + kPushHeadBytes, keys.data(), keys.size_bytes());
+  return bytes;
+}
+
+std::span<float> gradients_of(Bytes& push, size_t keys) {
+  const size_t begin = kHeaderBytes + kPushHeadBytes + keys * sizeof(uint64_t);
+  return {reinterpret_cast<float*>(push.data() + begin), (push.size() - begin) / sizeof(float)};
+}
+
+Result<std::span<const uint64_t>> decode_pull(BytesView body) {
+  const auto keys = view_as<uint64_t>(body);
+  if (body.size() % sizeof(uint64_t) != 0 || !ascends(keys)) return malformed("PULL");
+  return keys;
+}
+
+Result<Push> decode_push(BytesView body, uint32_t dim) {
+  if (body.size() < kPushHeadBytes) return malformed("PUSH");
+  Push push;
+  Fields fields(body.first(kPushHeadBytes));
+  fields.take(push.head.step);
+  fields.take(push.head.first);
+  fields.take(push.head.rows);
+  fields.take(push.head.patience_ms);
+  fields.take(push.head.lr);
+  const size_t row_bytes = sizeof(uint64_t) + dim * sizeof(float);
+  const BytesView rest = body.subspan(kPushHeadBytes);
+  if (rest.size() % row_bytes != 0) return malformed("PUSH");
+  const size_t keys = rest.size() / row_bytes;
+  push.keys = view_as<uint64_t>(rest.first(keys * sizeof(uint64_t)));
+  push.gradients = view_as<float>(rest.subspan(keys * sizeof(uint64_t)));
+  const bool fits = push.head.first <= push.head.rows && keys <= push.head.rows - push.head.first;
+  if (push.head.step == 0 || !fits || !ascends(push.keys)) return malformed("PUSH");
+  return push;
+}
+
+Bytes encode_error(const Status& status) {
+  ByteWriter writer;
+  writer.write(static_cast<uint8_t>(status.code()));
+  writer.write_string(std::string_view(status.message()).substr(0, kMaxErrorText));
+  return writer.take();
+}
+
+Status decode_error(BytesView body) {
+  Fields fields(body);
+  Code code = Code::kOk;
+  std::string text;
+  fields.take_enum(code, static_cast<int>(Code::kUnauthenticated) + 1);
+  fields.take(text, kMaxErrorText);
+  if (!fields.done() || code == Code::kOk) return malformed("ERROR");
+  return {code, text};
+}
+
+Bytes encode_message(Header header, BytesView body) {
+  header.body = static_cast<uint32_t>(body.size());
+  const auto raw = encode_header(header);
+  Bytes bytes;
+  bytes.reserve(raw.size() + body.size());
+  bytes.insert(bytes.end(), raw.begin(), raw.end());
+  bytes.insert(bytes.end(), body.begin(), body.end());
+  return bytes;
+}
+
+}  // namespace corro::table

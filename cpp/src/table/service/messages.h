@@ -1,0 +1,111 @@
+// What a worker and a table server say to each other, after the handshake of every connection
+// (wire/handshake.h, purpose "table"). Bytes: docs/wire.md.
+//
+//   worker                              server
+//   OPEN ->                             a table: its spec, and whose rank asks
+//      <- OPENED                        how many steps it has taken
+//   PULL ->                             sorted keys
+//      <- ROWS                          their rows, in this order
+//   PUSH ->                             a part of this rank's gradients in one step of the table
+//      <- PUSHED                        the part is there; after the last one: the step is applied
+//      <- ERROR                         in the place of any answer
+//
+// Answers carry the number of their request, and come in any order. A table has the number that the
+// worker gave it in OPEN, on this connection.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "table/types.h"
+
+namespace corro::table {
+
+enum class MessageKind : uint8_t {
+  kOpen = 1,
+  kOpened = 2,
+  kPull = 3,
+  kRows = 4,
+  kPush = 5,
+  kPushed = 6,
+  kError = 7,
+};
+inline constexpr uint8_t kLastMessageKind = 7;
+
+inline constexpr size_t kHeaderBytes = 16;
+/// Of a body. Whoever has more to say says it in several messages.
+inline constexpr size_t kMaxBodyBytes = size_t{64} << 20U;
+/// Ranks of a job that use a table.
+inline constexpr uint32_t kMaxRanks = 1U << 16U;
+/// Tables that a worker uses on one connection.
+inline constexpr uint16_t kMaxTables = 4096;
+
+struct Header {
+  MessageKind kind = MessageKind::kOpen;
+  uint16_t table = 0;    ///< The worker's number of it.
+  uint32_t request = 0;  ///< The worker's number of what it asks; repeated in the answer.
+  uint32_t body = 0;     ///< Bytes that follow.
+};
+
+struct Open {
+  TableSpec spec;
+  uint32_t rank = 0;
+  uint32_t ranks = 1;
+  bool operator==(const Open&) const = default;
+};
+struct Opened {
+  uint64_t steps = 0;
+};
+
+/// What precedes keys and gradients in PUSH.
+struct PushHead {
+  uint64_t step = 0;         ///< From 1.
+  uint64_t first = 0;        ///< Rows of this push in earlier parts.
+  uint64_t rows = 0;         ///< Of all parts.
+  uint32_t patience_ms = 0;  ///< So long the server waits for the other ranks.
+  float lr = 0;
+  bool operator==(const PushHead&) const = default;
+};
+/// Points into the message.
+struct Push {
+  PushHead head;
+  std::span<const uint64_t> keys;    ///< [n], ascending.
+  std::span<const float> gradients;  ///< [n, dim]
+};
+
+[[nodiscard]] std::array<std::byte, kHeaderBytes> encode_header(const Header& header);
+/// INVALID_ARGUMENT unless encode_header() could have written it, and the body is not too long.
+[[nodiscard]] Result<Header> decode_header(std::span<const std::byte, kHeaderBytes> raw);
+
+[[nodiscard]] Bytes encode_open(const Open& open);
+/// INVALID_ARGUMENT unless it is exactly what encode_open() writes; the spec is not checked.
+[[nodiscard]] Result<Open> decode_open(BytesView body);
+[[nodiscard]] Bytes encode_opened(const Opened& opened);
+[[nodiscard]] Result<Opened> decode_opened(BytesView body);
+
+/// Whole messages. `keys`: ascending.
+[[nodiscard]] Bytes encode_pull(uint16_t table, uint32_t request, std::span<const uint64_t> keys);
+/// Room for `gradients` follows the keys: [keys.size(), dim] f32 at gradients_of() it.
+[[nodiscard]] Bytes encode_push(uint16_t table, uint32_t request, const PushHead& head,
+                                std::span<const uint64_t> keys, uint32_t dim);
+[[nodiscard]] std::span<float> gradients_of(Bytes& push, size_t keys);
+
+/// The keys of PULL. INVALID_ARGUMENT if they do not ascend. `body` is aligned to 8 bytes, and
+/// outlives the result.
+[[nodiscard]] Result<std::span<const uint64_t>> decode_pull(BytesView body);
+/// INVALID_ARGUMENT if keys do not ascend, or rows of `dim` elements do not fit the length.
+[[nodiscard]] Result<Push> decode_push(BytesView body, uint32_t dim);
+
+[[nodiscard]] Bytes encode_error(const Status& status);
+/// The failure that ERROR tells of.
+[[nodiscard]] Status decode_error(BytesView body);
+
+/// A whole message of a short body.
+[[nodiscard]] Bytes encode_message(Header header, BytesView body);
+
+}  // namespace corro::table

@@ -1,0 +1,115 @@
+#include "table/service/messages.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace corro::table {
+namespace {
+
+TableSpec spec() {
+  return {.name = "users",
+          .dim = 3,
+          .dtype = DType::kBF16,
+          .seed = 7,
+          .optimizer = {.kind = OptimizerKind::kAdam, .lr = 0.5F, .beta1 = 0.25F},
+          .initial = {.kind = InitialKind::kUniform, .low = -1, .high = 1},
+          .retention = {.least_pushes = 2, .idle_steps = 3, .most_bytes = 4}};
+}
+
+Bytes body_of(const Bytes& message) { return {message.begin() + kHeaderBytes, message.end()}; }
+
+TEST(TableMessages, AHeaderIsReadAsItWasWritten) {
+  const Header header{.kind = MessageKind::kRows, .table = 513, .request = 70000, .body = 12};
+  const auto raw = encode_header(header);
+  // Byte by byte as docs/wire.md has it.
+  const std::vector<int> expected = {'C', 'T', 'B', '1', 4, 0, 1, 2, 0x70, 0x11, 1, 0, 12, 0, 0, 0};
+  EXPECT_TRUE(
+      std::ranges::equal(raw, expected, {}, [](std::byte b) { return static_cast<int>(b); }));
+  const auto read = decode_header(raw);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->table, 513);
+  EXPECT_EQ(read->request, 70000U);
+}
+
+TEST(TableMessages, AHeaderOfAnotherKindOrLengthIsRefused) {
+  const auto raw = encode_header({.kind = MessageKind::kPull, .body = 8});
+  for (const size_t place : {0UL, 3UL, 5UL}) {
+    auto other = raw;
+    other.at(place) ^= std::byte{1};
+    EXPECT_FALSE(decode_header(other).ok()) << place;
+  }
+  for (const int kind : {0, kLastMessageKind + 1}) {
+    auto other = raw;
+    other[4] = static_cast<std::byte>(kind);
+    EXPECT_FALSE(decode_header(other).ok()) << kind;
+  }
+  EXPECT_FALSE(decode_header(encode_header({.body = kMaxBodyBytes + 1})).ok());
+  EXPECT_TRUE(decode_header(encode_header({.body = kMaxBodyBytes})).ok());
+}
+
+TEST(TableMessages, AnOpenIsReadAsItWasWritten) {
+  const Open open{.spec = spec(), .rank = 2, .ranks = 3};
+  const Bytes body = encode_open(open);
+  const auto read = decode_open(body);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(*read, open);
+}
+
+TEST(TableMessages, AnOpenThatIsCutOrLongerIsRefused) {
+  Bytes body = encode_open({.spec = spec(), .rank = 0, .ranks = 1});
+  for (size_t length = 0; length < body.size(); ++length)
+    EXPECT_FALSE(decode_open(BytesView(body).first(length)).ok()) << length;
+  body.push_back({});
+  EXPECT_FALSE(decode_open(body).ok());
+}
+
+TEST(TableMessages, AnOpenOfARankThatThereIsNotIsRefused) {
+  EXPECT_FALSE(decode_open(encode_open({.spec = spec(), .rank = 3, .ranks = 3})).ok());
+  EXPECT_FALSE(decode_open(encode_open({.spec = spec(), .rank = 0, .ranks = 0})).ok());
+}
+
+TEST(TableMessages, APushIsReadAsItWasWritten) {
+  const std::vector<uint64_t> keys = {1, UINT64_MAX};
+  const PushHead head{.step = 4, .first = 1, .rows = 3, .patience_ms = 5, .lr = 0.25F};
+  Bytes message = encode_push(9, 10, head, keys, 3);
+  const auto gradients = gradients_of(message, keys.size());
+  ASSERT_EQ(gradients.size(), 6U);
+  for (size_t i = 0; i < 6; ++i) gradients[i] = static_cast<float>(i);
+  const Bytes body = body_of(message);
+  const auto push = decode_push(body, 3);
+  ASSERT_TRUE(push.ok()) << push.status().message();
+  EXPECT_EQ(push->head, head);
+  EXPECT_TRUE(std::ranges::equal(push->keys, keys));
+  EXPECT_EQ(push->gradients[5], 5.0F);
+  EXPECT_FALSE(decode_push(body, 4).ok());
+}
+
+TEST(TableMessages, KeysThatDoNotAscendAreRefused) {
+  for (const auto& keys : {std::vector<uint64_t>{2, 1}, {1, 1}}) {
+    EXPECT_FALSE(decode_pull(body_of(encode_pull(0, 0, keys))).ok());
+    const Bytes push = encode_push(0, 0, {.step = 1, .rows = 2}, keys, 1);
+    EXPECT_FALSE(decode_push(body_of(push), 1).ok());
+  }
+  const std::vector<uint64_t> ascending = {1, 2};
+  EXPECT_TRUE(decode_pull(body_of(encode_pull(0, 0, ascending))).ok());
+}
+
+TEST(TableMessages, APartThatIsBehindItsPushIsRefused) {
+  const std::vector<uint64_t> keys = {1, 2};
+  for (const PushHead head :
+       {PushHead{.step = 1, .rows = 1}, PushHead{.step = 1, .first = 3, .rows = 4},
+        PushHead{.step = 1, .first = UINT64_MAX, .rows = 4}, PushHead{.step = 0, .rows = 2}})
+    EXPECT_FALSE(decode_push(body_of(encode_push(0, 0, head, keys, 1)), 1).ok());
+}
+
+TEST(TableMessages, AnErrorKeepsItsCodeAndText) {
+  const Status status = decode_error(encode_error({Code::kNotFound, "no such thing"}));
+  EXPECT_EQ(status.code(), Code::kNotFound);
+  EXPECT_EQ(status.message(), "no such thing");
+  EXPECT_EQ(decode_error({}).code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace corro::table

@@ -1,0 +1,138 @@
+#include "table/service/served_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace corro::table {
+namespace {
+
+constexpr size_t kNamedRanks = 3;
+
+}  // namespace
+
+Result<std::unique_ptr<ServedTable>> ServedTable::create(const Open& open) {
+  CORRO_ASSIGN(auto rows, LocalTable::create(open.spec));
+  return std::unique_ptr<ServedTable>(new ServedTable(std::move(rows), open.ranks));
+}
+
+Status ServedTable::open(const Open& open) const {
+  CORRO_TRY(check_alike(open.spec, spec()));
+  if (open.ranks == pushes_.size()) return {};
+  return {Code::kFailedPrecondition,
+          fmt::format("table {}: {} ranks use it, and rank {} says that there are {}", spec().name,
+                      pushes_.size(), open.rank, open.ranks)};
+}
+
+Status ServedTable::check_part(const RankPush& known, uint32_t rank, const Push& push) const {
+  const PushHead& head = push.head;
+  const auto refuse = [&](std::string_view why) {
+    return Status(Code::kFailedPrecondition, fmt::format("table {}: rank {} pushes step {}: {}",
+                                                         spec().name, rank, head.step, why));
+  };
+  if (head.step != steps_ + 1) return refuse(fmt::format("the next one is {}", steps_ + 1));
+  if (known.keys.empty() && head.first == 0) return {};
+  if (head.rows != known.rows) return refuse("its parts differ in the number of rows");
+  if (head.first + push.keys.size() <= known.keys.size()) return {};
+  if (head.first != known.keys.size()) return refuse("a part of it is missing");
+  const bool follows =
+      push.keys.empty() || known.keys.empty() || push.keys.front() > known.keys.back();
+  return follows ? Status() : refuse("its keys do not ascend");
+}
+
+Result<ServedTable::Taken> ServedTable::take(uint32_t rank, const Push& push) {
+  if (push.head.step <= steps_) return Taken::kOld;
+  RankPush& known = pushes_.at(rank);
+  CORRO_TRY(check_part(known, rank, push));
+  const size_t row_bytes = sizeof(uint64_t) + spec().dim * sizeof(float);
+  if (push.head.rows > kMaxPushBytes / row_bytes)
+    return Status(Code::kResourceExhausted,
+                  fmt::format("table {}: rank {} pushes {} rows at once; {} are the most",
+                              spec().name, rank, push.head.rows, kMaxPushBytes / row_bytes));
+  const size_t end = push.head.first + push.keys.size();
+  const bool is_last = end == push.head.rows;
+  if (known.whole) return is_last ? Taken::kWhole : Taken::kPart;
+  if (end <= known.keys.size() && end > 0) return Taken::kPart;  // It has come before.
+  if (push.head.first == 0) {
+    known.rows = push.head.rows;
+    known.lr = push.head.lr;
+  }
+  known.keys.insert(known.keys.end(), push.keys.begin(), push.keys.end());
+  known.gradients.insert(known.gradients.end(), push.gradients.begin(), push.gradients.end());
+  if (!is_last) return Taken::kPart;
+  known.whole = true;
+  ++whole_;
+  return Taken::kWhole;
+}
+
+Status ServedTable::check_rates() const {
+  for (size_t rank = 1; rank < pushes_.size(); ++rank) {
+    if (pushes_[rank].lr == pushes_[0].lr) continue;
+    return {Code::kInvalidArgument,
+            fmt::format("table {}: rank 0 pushes step {} with lr {}, and rank {} with {}",
+                        spec().name, steps_ + 1, pushes_[0].lr, rank, pushes_[rank].lr)};
+  }
+  return {};
+}
+
+Status ServedTable::apply() {
+  const Status status = take_step();
+  for (RankPush& push : pushes_) push = {};
+  whole_ = 0;
+  return status;
+}
+
+Status ServedTable::take_step() {
+  CORRO_TRY(check_rates());
+  CORRO_TRY(rows_->set_lr(pushes_[0].lr));
+  if (pushes_.size() == 1) {
+    CORRO_TRY(rows_->push(pushes_[0].keys, pushes_[0].gradients, steps_ + 1));
+  } else {
+    std::vector<uint64_t> keys;
+    std::vector<float> gradients;
+    add_up(keys, gradients);
+    CORRO_TRY(rows_->push(keys, gradients, steps_ + 1));
+  }
+  ++steps_;
+  return {};
+}
+
+/// Merges the ranks' ascending keys. The gradients of a key that several have are added to those of
+/// the first one, in the order of the ranks.
+void ServedTable::add_up(std::vector<uint64_t>& keys, std::vector<float>& gradients) const {
+  const size_t dim = spec().dim;
+  for (const RankPush& push : pushes_) keys.insert(keys.end(), push.keys.begin(), push.keys.end());
+  std::ranges::sort(keys);
+  const auto rest = std::ranges::unique(keys);
+  keys.erase(rest.begin(), rest.end());
+  gradients.assign(keys.size() * dim, 0.0F);
+  std::vector<bool> seen(keys.size());
+  for (const RankPush& push : pushes_) {
+    size_t at = 0;
+    for (size_t i = 0; i < push.keys.size(); ++i) {
+      while (keys[at] != push.keys[i]) ++at;
+      const float* from = push.gradients.data() + i * dim;
+      float* into = gradients.data() + at * dim;
+      if (seen[at]) {
+        for (size_t j = 0; j < dim; ++j) into[j] += from[j];
+      } else {
+        std::copy_n(from, dim, into);  // Not 0 + x: that would make a 0 of -0.
+        seen[at] = true;
+      }
+    }
+  }
+}
+
+std::string ServedTable::describe_missing() const {
+  std::vector<size_t> missing;
+  for (size_t rank = 0; rank < pushes_.size(); ++rank)
+    if (!pushes_[rank].whole) missing.push_back(rank);
+  const size_t named = std::min(missing.size(), kNamedRanks);
+  std::string text = missing.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < named; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", missing[i]);
+  if (missing.size() > named) text += fmt::format(" and {} more", missing.size() - named);
+  return text;
+}
+
+}  // namespace corro::table

@@ -1,0 +1,195 @@
+#include "table/service/server_link.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/server_number.h"
+
+namespace corro::table {
+namespace {
+
+constexpr Duration kPause = std::chrono::milliseconds(20);
+
+}  // namespace
+
+void ServerLink::open(uint16_t table, Bytes body, Answer answer) {
+  const uint32_t request = next_request();
+  Bytes message =
+      encode_message({.kind = MessageKind::kOpen, .table = table, .request = request}, body);
+  open_.push_back({table, std::move(body)});
+  ask(request, std::move(message), std::move(answer));
+}
+
+void ServerLink::ask(uint32_t request, Bytes message, Answer answer) {
+  questions_.push_back({request, std::move(message), std::move(answer)});
+}
+
+void ServerLink::forget_questions() {
+  // What was sent in part has to be sent to its end, or the connection is of no use any more.
+  if (sent_bytes_ > 0) go_down({Code::kCancelled, "given up"}, monotonic_now());
+  questions_.clear();
+  sent_ = 0;
+}
+
+std::string ServerLink::describe() const {
+  return fmt::format("server {} ({})", options_.server, options_.address.to_string());
+}
+
+short ServerLink::events() const {
+  if (state_ == State::kConnecting) return POLLOUT;
+  const bool unsent = state_ == State::kUp && sent_ < questions_.size();
+  return static_cast<short>(POLLIN | (unsent ? POLLOUT : 0));
+}
+
+Status ServerLink::advance(Time now) {
+  Status status;
+  if (state_ == State::kDown && next_try_ <= now) connect(now);
+  if (state_ == State::kConnecting) {
+    if (!io::wait_ready(fd_.get(), POLLOUT, now)) return lost(now);
+    status = io::connect_result(fd_.get());
+    nobody_listens_ = status.code() == Code::kUnavailable;
+    if (status.ok()) {
+      handshake_.emplace(options_.identity, wire::kFirstServer + options_.server, options_.secret,
+                         wire::Purpose::kTable);
+      state_ = State::kShakingHands;
+    }
+  }
+  if (status.ok() && state_ == State::kShakingHands) status = shake_hands();
+  if (status.ok() && state_ == State::kUp) status = exchange();
+  if (!status.ok()) go_down(status, now);
+  return lost(now);
+}
+
+void ServerLink::connect(Time now) {
+  if (!down_since_) down_since_ = now;
+  auto connecting = io::connect_tcp(options_.address, {.detect_lost_host = true});
+  if (!connecting.ok()) return go_down(connecting.status(), now);
+  fd_ = std::move(connecting).value();
+  state_ = State::kConnecting;
+}
+
+Status ServerLink::shake_hands() {
+  std::array<std::byte, wire::kChallengeBytes> buffer{};
+  while (true) {
+    if (const Bytes output = handshake_->take_output(); !output.empty()) {
+      CORRO_ASSIGN(const bool sent, io::send_message(fd_.get(), output));
+      if (!sent) return {Code::kUnavailable, "takes nothing"};
+    }
+    if (handshake_->done()) break;
+    const io::Received received =
+        io::receive_message(fd_.get(), std::span(buffer).first(handshake_->wanted()));
+    if (received.would_block) return {};
+    if (received.closed) return {Code::kAborted, "hung up during the handshake"};
+    CORRO_TRY(handshake_->feed(std::span(buffer).first(received.bytes)));
+  }
+  handshake_.reset();
+  begin();
+  return {};
+}
+
+/// The server knows nothing of an earlier connection.
+void ServerLink::begin() {
+  state_ = State::kUp;
+  down_since_.reset();
+  nobody_listens_ = false;
+  sent_ = sent_bytes_ = 0;
+  header_.reset();
+  header_filled_ = 0;
+  std::deque<Question> again;
+  for (const OpenTable& table : open_) {
+    const auto is_asked = [&](const Question& question) {
+      return question.message[4] == static_cast<std::byte>(MessageKind::kOpen) &&
+             std::ranges::equal(std::span(question.message).subspan(kHeaderBytes), table.body);
+    };
+    if (std::ranges::any_of(questions_, is_asked)) continue;
+    const uint32_t request = next_request();
+    again.push_back(
+        {request,
+         encode_message({.kind = MessageKind::kOpen, .table = table.table, .request = request},
+                        table.body),
+         nullptr});
+  }
+  std::ranges::move(questions_, std::back_inserter(again));
+  questions_ = std::move(again);
+}
+
+Status ServerLink::exchange() {
+  CORRO_TRY(send());
+  return receive();
+}
+
+Status ServerLink::send() {
+  while (sent_ < questions_.size()) {
+    const BytesView rest = BytesView(questions_[sent_].message).subspan(sent_bytes_);
+    CORRO_ASSIGN(const size_t sent, io::send_some(fd_.get(), rest));
+    sent_bytes_ += sent;
+    if (sent < rest.size()) return {};
+    ++sent_;
+    sent_bytes_ = 0;
+  }
+  return {};
+}
+
+Result<bool> ServerLink::fill(std::span<std::byte> into, size_t& filled) {
+  while (filled < into.size()) {
+    const io::Received received = io::receive_message(fd_.get(), into.subspan(filled));
+    if (received.would_block) return false;
+    if (received.closed)
+      return received.error == 0 ? Status(Code::kUnavailable, "hung up")
+                                 : io::connection_status({}, received.error);
+    filled += received.bytes;
+  }
+  return true;
+}
+
+Status ServerLink::receive() {
+  while (true) {
+    if (!header_) {
+      CORRO_ASSIGN(const bool all, fill(raw_header_, header_filled_));
+      if (!all) return {};
+      CORRO_ASSIGN(header_, decode_header(raw_header_));
+      body_.resize(header_->body);
+      body_filled_ = 0;
+    }
+    CORRO_ASSIGN(const bool all, fill(body_, body_filled_));
+    if (!all) return {};
+    const Header header = *std::exchange(header_, std::nullopt);
+    header_filled_ = 0;
+    take(header, body_);
+    // All that was asked is answered: what comes next is not there yet.
+    if (questions_.empty()) return {};
+  }
+}
+
+/// An answer to a question that was forgotten is dropped.
+void ServerLink::take(const Header& header, BytesView body) {
+  const auto sent =
+      std::ranges::subrange(questions_.begin(), questions_.begin() + static_cast<ptrdiff_t>(sent_));
+  const auto found = std::ranges::find(sent, header.request, &Question::request);
+  if (found == sent.end()) return;
+  const Answer answer = std::move(found->answer);
+  questions_.erase(found);
+  --sent_;
+  const Status status = header.kind == MessageKind::kError ? decode_error(body) : Status();
+  if (answer) answer(status, header.kind, body);
+}
+
+void ServerLink::go_down(const Status& why, Time now) {
+  if (!down_since_) down_since_ = now;
+  reason_ = why.message();
+  fd_.reset();
+  handshake_.reset();
+  state_ = State::kDown;
+  next_try_ = now + kPause;
+}
+
+Status ServerLink::lost(Time now) const {
+  if (!down_since_) return {};
+  if (now - *down_since_ < (nobody_listens_ ? kGoneAfter : kLostAfter)) return {};
+  return {Code::kUnavailable, fmt::format("{} is lost: {}", describe(), reason_)};
+}
+
+}  // namespace corro::table

@@ -1,0 +1,79 @@
+// Tables: what a process uses tables by, wherever their rows are: here, or on servers.
+//
+//   CORRO_ASSIGN(auto tables, connect_tables({...}));          // or local_tables()
+//   CORRO_ASSIGN(const TableNumber users, tables->open({.name = "users", .dim = 16}));
+//   CORRO_TRY(tables->pull(users, ids, values));
+//   CORRO_TRY(tables->push(users, ids, gradients));
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "io/socket.h"
+#include "table/types.h"
+#include "wire/bootstrap.h"
+#include "wire/digest.h"
+
+namespace corro::table {
+
+using TableNumber = uint16_t;
+
+/// Externally synchronized: one call at a time, all of which may block.
+class Tables {
+ public:
+  virtual ~Tables() = default;
+  Tables() = default;
+  Tables(const Tables&) = delete;
+  Tables& operator=(const Tables&) = delete;
+
+  /// The table of this name; on servers it is made by whoever opens it first. INVALID_ARGUMENT if
+  /// the spec is none, or differs from that of others.
+  [[nodiscard]] virtual Result<TableNumber> open(const TableSpec& spec) = 0;
+
+  /// Writes the rows of these ids: `values` is [ids.size(), dim] f32. Changes nothing.
+  [[nodiscard]] virtual Status pull(TableNumber table, std::span<const uint64_t> ids,
+                                    std::span<float> values) = 0;
+
+  /// Takes a step of the table, once every rank has called it: the gradients of all ranks' ids,
+  /// `gradients` of [ids.size(), dim] f32, are added up in the order of the ranks, and within a rank
+  /// in the order of its ids. When it returns all servers have changed their rows. INVALID_ARGUMENT
+  /// names a gradient that is not finite: nothing has changed then. After any other failure the
+  /// table is of no use any more: whether the step was taken is not known.
+  [[nodiscard]] virtual Status push(TableNumber table, std::span<const uint64_t> ids,
+                                    std::span<const float> gradients) = 0;
+
+  /// The learning rate of this rank's next pushes; it has to be the same on all ranks.
+  [[nodiscard]] virtual Status set_lr(TableNumber table, float lr) = 0;
+  /// Steps that were taken.
+  [[nodiscard]] virtual uint64_t steps(TableNumber table) const = 0;
+  /// In a forked child, where connections are the parent's. Nothing else may be called after it.
+  virtual void abandon_in_child() {}
+};
+
+/// In this process, for itself alone.
+[[nodiscard]] std::unique_ptr<Tables> local_tables();
+
+struct ServedOptions {
+  wire::Digest job{};
+  wire::Secret secret{};
+  uint32_t rank = 0;
+  uint32_t ranks = 1;
+  std::vector<io::SocketAddress> servers;
+  Duration patience = std::chrono::seconds(60);  ///< Of each call.
+  /// Asked several times a second while a call waits: whether it was interrupted.
+  std::function<bool()> interrupted = nullptr;
+};
+/// On servers. Connects when it is first used. A call fails with UNAVAILABLE if a server is lost,
+/// with DEADLINE_EXCEEDED if other ranks do not push, and with CANCELLED if it is interrupted.
+[[nodiscard]] std::unique_ptr<Tables> served_tables(const ServedOptions& options);
+
+/// INVALID_ARGUMENT names the first gradient of [ids.size(), dim] that is not finite.
+[[nodiscard]] Status check_finite(const TableSpec& spec, std::span<const uint64_t> ids,
+                                  std::span<const float> gradients);
+
+}  // namespace corro::table
