@@ -221,7 +221,7 @@ build/bench/torchft/.ready: python/requirements/torchft.txt .venv/.ready
 # the operator and checkpoints.
 ENGINE := corro corro_native corro_program
 MORE := corro_planner corro_plan_program corro_operator_program corro_checkpoint_extension corro_checkpoint_program \
-  corro_tensorflow corro_jax corro_coordinator_program corro_jobs_program corro_server_program
+  corro_tables_extension corro_tensorflow corro_jax corro_coordinator_program corro_jobs_program corro_server_program
 
 $(STAMPS)/engine: $(NATIVE_SOURCES) .venv/.ready | $(STAMPS)/packages-build
 	@echo "corro: building engine and launcher in build/release"

@@ -63,7 +63,12 @@ install(
 if(CORRO_BUILD_PYTHON)
   install(TARGETS corro_native corro LIBRARY DESTINATION corro COMPONENT python)
   install(
-    TARGETS corro_planner corro_checkpoint_extension corro_tensorflow corro_jax
+    TARGETS
+      corro_planner
+      corro_checkpoint_extension
+      corro_tables_extension
+      corro_tensorflow
+      corro_jax
     LIBRARY DESTINATION corro COMPONENT python-more
   )
   if(DEFINED SKBUILD_SCRIPTS_DIR)

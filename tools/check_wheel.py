@@ -18,7 +18,8 @@ from pathlib import Path
 
 PARTS = (
     *("corro/libcorro.so", "corro/_native.*.so", "corro/_planner.*.so"),
-    *("corro/_checkpoint.*.so", "corro/libcorro_tensorflow.so", "corro/libcorro_jax.so"),
+    *("corro/_checkpoint.*.so", "corro/_tables.*.so"),
+    *("corro/libcorro_tensorflow.so", "corro/libcorro_jax.so"),
     *("corro/__init__.py", "*.data/scripts/corro"),
     *("*.data/data/libexec/corro/corro-plan", "*.data/data/libexec/corro/corro-operator"),
     "*.data/data/libexec/corro/corro-checkpoint",
@@ -63,7 +64,7 @@ def problems(root: Path, promised: Version) -> Iterator[str]:
             yield f"{name} needs GLIBC {needed}, the tag promises {promised}"
         for library in needed_libraries(path):
             engine = library == "libcorro.so" and not name.stem.startswith(
-                ("_planner", "_checkpoint")
+                ("_planner", "_checkpoint", "_tables")
             )
             if not GLIBC_LIBRARY.match(library) and not engine:
                 yield f"{name} needs {library}, which not every machine has"

@@ -14,8 +14,7 @@ int serve(const ServerCommand& /*command*/) {
     complain("corro server: " + environment.status().message());
     return diagnosis::kUsageExit;
   }
-  // The table server runs here.
-  return ServerProgram(*environment, std::move(stop), serve_nobody).run();
+  return ServerProgram(*environment, std::move(stop), serve_tables).run();
 }
 
 int run_program(const std::vector<std::string>& arguments) {

@@ -10,6 +10,7 @@
 #include "app/program.h"
 #include "diagnosis/exit_status.h"
 #include "io/socket.h"
+#include "table/service/server.h"
 
 namespace corro::app {
 namespace {
@@ -40,10 +41,11 @@ Result<int> ServerProgram::join_and_serve() {
 
 bool ServerProgram::stopped() const { return io::wait_ready(stop_.get(), POLLIN, Time{}); }
 
-Result<int> serve_nobody(const wire::ServerPlace& /*place*/, const io::Fd& /*listener*/,
-                         const io::Fd& stop) {
-  while (!io::wait_ready(stop.get(), POLLIN, Time::never())) {
-  }
+Result<int> serve_tables(const wire::ServerPlace& place, io::Fd listener, const io::Fd& stop) {
+  const table::TableServer::Options options{
+      .job = place.digest, .secret = place.secret, .index = place.index, .ranks = place.ranks};
+  CORRO_ASSIGN(const auto server, table::TableServer::create(options, std::move(listener)));
+  CORRO_TRY(server->serve_until(stop));
   return 0;
 }
 

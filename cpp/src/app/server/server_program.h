@@ -37,8 +37,8 @@ class ServerProgram {
   const Serve serve_;
 };
 
-/// Where there are no tables: nobody is served. To be replaced by the table server.
-[[nodiscard]] Result<int> serve_nobody(const wire::ServerPlace& place, const io::Fd& listener,
+/// Keeps the tables of the job's ranks.
+[[nodiscard]] Result<int> serve_tables(const wire::ServerPlace& place, io::Fd listener,
                                        const io::Fd& stop);
 
 /// Blocks SIGTERM, and returns a descriptor that is readable once it has come. Before any thread.

@@ -1,0 +1,28 @@
+"""The door to tables; use corro.table. Arrays are addresses, dtypes are those of corro._native."""
+
+Optimizer = tuple[int, float, float, float, float, float, float, float, float, float]
+Initial = tuple[int, float, float]
+Retention = tuple[int, int, int]
+
+def local() -> Tables:
+    """Returns tables of this process alone."""
+
+def served(timeout: float) -> Tables:
+    """Returns those of the job's servers; blocks until these have said where they are."""
+
+class Tables:
+    def open(
+        self,
+        name: str,
+        dim: int,
+        dtype: int,
+        seed: int,
+        optimizer: Optimizer,
+        initial: Initial,
+        retention: Retention,
+    ) -> int:
+        """Returns the table's number."""
+    def pull(self, table: int, ids: int, count: int, values: int) -> None: ...
+    def push(self, table: int, ids: int, count: int, gradients: int) -> None: ...
+    def set_lr(self, table: int, lr: float) -> None: ...
+    def steps(self, table: int) -> int: ...

@@ -1,0 +1,387 @@
+"""Tables: rows by key, kept by servers for all ranks of a job.
+
+    corro run -np 2 --servers 1 python train.py
+
+    table = corro.table.Table("users", 16, optimizer=corro.table.Adagrad(lr=0.05))
+    rows = table.pull(ids)        # [n, 16]
+    table.push(ids, gradients)    # on all ranks: one step of the table
+
+A table has a row for each of 2^64 keys. A row that nobody has pushed to has its initial values,
+which are a function of the table's seed and the key, and takes no memory. In a job without servers
+that has one rank the table lies in this process, and gives the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy
+from numpy.typing import ArrayLike, NDArray
+
+from corro import _arguments, _context, _native
+
+try:
+    from corro import _tables
+except ImportError as error:
+    message = f"this corro was installed without tables ({error}); install the whole wheel"
+    raise ImportError(message) from error
+from corro.errors import FailedPreconditionError, InvalidArgumentError
+
+__all__ = [
+    "FTRL",
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "Constant",
+    "Momentum",
+    "Normal",
+    "RowwiseAdagrad",
+    "Table",
+    "Uniform",
+]
+
+_DTYPES = {"float32": _native.F32, "bfloat16": _native.BF16, "float16": _native.F16}
+_DEFAULT_TIMEOUT = 60.0  # Seconds; that of the engine.
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Optimizer:
+    """How a gradient changes a row. The C++ type has a field for each of all optimizers."""
+
+    kind: ClassVar[int]
+    lr: float = 0.01
+
+    def _values(self) -> _tables.Optimizer:
+        def value(name: str, default: float) -> float:
+            return _arguments.number(name, getattr(self, name, default))
+
+        return (
+            self.kind,
+            value("lr", 0.0),
+            value("momentum", 0.0),
+            value("beta1", 0.0),
+            value("beta2", 0.0),
+            value("epsilon", 0.0),
+            value("initial_accumulator", 0.0),
+            value("l1", 0.0),
+            value("l2", 0.0),
+            value("beta", 0.0),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGD(_Optimizer):
+    """w -= lr * g."""
+
+    kind: ClassVar[int] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Momentum(_Optimizer):
+    """m = momentum * m + g; w -= lr * m. `momentum`: in [0, 1)."""
+
+    kind: ClassVar[int] = 1
+    momentum: float = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adagrad(_Optimizer):
+    """s += g^2; w -= lr * g / (sqrt(s) + epsilon), by element (Duchi et al. 2011)."""
+
+    kind: ClassVar[int] = 2
+    initial_accumulator: float = 0.0
+    epsilon: float = 1e-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowwiseAdagrad(_Optimizer):
+    """Adagrad with one sum a row: s += mean(g^2). A row takes dim - 1 numbers less."""
+
+    kind: ClassVar[int] = 3
+    initial_accumulator: float = 0.0
+    epsilon: float = 1e-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam(_Optimizer):
+    """Adam (Kingma and Ba 2015), with each row's own count of steps for the bias."""
+
+    kind: ClassVar[int] = 4
+    lr: float = 0.001
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class FTRL(_Optimizer):
+    """FTRL-Proximal (McMahan et al. 2013, algorithm 1): sparse weights by `l1`."""
+
+    kind: ClassVar[int] = 5
+    lr: float = 0.1
+    initial_accumulator: float = 0.0
+    l1: float = 0.0
+    l2: float = 0.0
+    beta: float = 1.0
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Initial values: all are this."""
+
+    value: float = 0.0
+
+    def _values(self) -> _tables.Initial:
+        return 0, _arguments.number("value", self.value), 0.0
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Initial values in [low, high)."""
+
+    low: float
+    high: float
+
+    def _values(self) -> _tables.Initial:
+        return 1, _arguments.number("low", self.low), _arguments.number("high", self.high)
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Initial values with this mean and standard deviation."""
+
+    mean: float = 0.0
+    std: float = 1.0
+
+    def _values(self) -> _tables.Initial:
+        return 2, _arguments.number("mean", self.mean), _arguments.number("std", self.std)
+
+
+Optimizer = SGD | Momentum | Adagrad | RowwiseAdagrad | Adam | FTRL
+Initial = Constant | Uniform | Normal
+_OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "adagrad": Adagrad,
+    "rowwise_adagrad": RowwiseAdagrad,
+    "adam": Adam,
+    "ftrl": FTRL,
+}
+
+
+class Table:
+    """Rows of `dim` float32 values by key. Thread-safe: calls of one process follow each other.
+
+    All ranks make it alike, and take its steps together: every rank calls push() equally often. A
+    table of the same name that this process has made before is the same table.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        *,
+        optimizer: str | Optimizer = "sgd",
+        dtype: str = "float32",
+        seed: int = 0,
+        initial: Initial = Constant(0.0),
+        admit_after: int = 1,
+        evict_after: int = 0,
+        budget: int = 0,
+    ) -> None:
+        """Makes the table, or finds it on its servers. Blocks until these have answered.
+
+        Args:
+            name: what servers know it by: letters, digits and "_.-/".
+            dim: elements of a row, up to 4096.
+            optimizer: "sgd", "momentum", "adagrad", "rowwise_adagrad", "adam", "ftrl", or one of
+                this module's classes with its numbers.
+            dtype: of weights as servers keep them: "float32", "bfloat16" or "float16". The latter
+                two are rounded stochastically, alike in each run.
+            seed: of the initial values and of the rounding.
+            initial: the values of a row that nobody has pushed to.
+            admit_after: a key gets its row with this push of it; earlier gradients are dropped. By
+                a sketch of counts, so a few come too early.
+            evict_after: a row goes that no push has changed for so many steps; 0: never.
+            budget: bytes of rows and index on each server, beyond which rows that were not used
+                lately go; 0: no limit.
+
+        Raises:
+            InvalidArgumentError: a value is none of these, or other ranks have made the table
+                otherwise.
+            FailedPreconditionError: the job has several ranks and no servers.
+            UnavailableError: a server is lost.
+        """
+        self._name = str(name)
+        self._dim = _arguments.whole("dim", dim, 1, _arguments.MOST_U32)
+        self._optimizer = _read_optimizer(optimizer)
+        if dtype not in _DTYPES:
+            names = ", ".join(_DTYPES)
+            raise InvalidArgumentError(f"dtype has to be one of {names}, not {dtype!r}")
+        self._dtype = dtype
+        self._seed = _arguments.whole("seed", seed, 0, _arguments.MOST_U64)
+        self._initial = initial
+        if not isinstance(initial, Initial):
+            raise InvalidArgumentError(
+                f"initial has to be a Constant, Uniform or Normal of corro.table, not {initial!r}"
+            )
+        self._lr = self._optimizer.lr
+        retention = (
+            _arguments.whole("admit_after", admit_after, 0, _arguments.MOST_U32),
+            _arguments.whole("evict_after", evict_after, 0, _arguments.MOST_U32),
+            _arguments.whole("budget", budget, 0, _arguments.MOST_U64),
+        )
+        with _lock:
+            self._tables = _tables_of_process(self._name)
+            self._number = self._tables.open(
+                self._name,
+                self._dim,
+                _DTYPES[dtype],
+                self._seed,
+                self._optimizer._values(),
+                initial._values(),
+                retention,
+            )
+
+    @property
+    def name(self) -> str:
+        """What servers know the table by."""
+        return self._name
+
+    @property
+    def dim(self) -> int:
+        """Elements of a row."""
+        return self._dim
+
+    @property
+    def dtype(self) -> str:
+        """Of weights as servers keep them."""
+        return self._dtype
+
+    @property
+    def seed(self) -> int:
+        """Of the initial values and of the rounding."""
+        return self._seed
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """As it was when the table was made."""
+        return self._optimizer
+
+    @property
+    def initial(self) -> Initial:
+        """The values of a row that nobody has pushed to."""
+        return self._initial
+
+    @property
+    def steps(self) -> int:
+        """Steps that the table has taken, as this rank knows."""
+        with _lock:
+            return self._tables.steps(self._number)
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the next push; it may be set, on all ranks alike."""
+        return self._lr
+
+    @lr.setter
+    def lr(self, lr: float) -> None:
+        value = _arguments.number("lr", lr)
+        with _lock:
+            self._tables.set_lr(self._number, value)
+        self._lr = value
+
+    def pull(self, ids: ArrayLike) -> NDArray[numpy.float32]:
+        """Returns the rows of these ids: float32 of shape ids.shape + (dim,).
+
+        `ids`: integers of any shape, which may repeat; negative ones are keys, too. Blocks. Changes
+        nothing: a row that nobody has pushed to gives its initial values.
+
+        Raises:
+            InvalidArgumentError: ids are no integers.
+            UnavailableError: a server is lost.
+            TimeoutError: a server has not answered in time.
+        """
+        keys = _keys(ids)
+        values = numpy.empty((*keys.shape, self._dim), numpy.float32)
+        with _lock:
+            self._tables.pull(self._number, keys.ctypes.data, keys.size, values.ctypes.data)
+        return values
+
+    def push(self, ids: ArrayLike, grads: ArrayLike) -> None:
+        """Takes a step of the table, with all other ranks: each calls it, if need be with no ids.
+
+        The gradients of an id are added up: those of a rank in its own order, then those of the
+        ranks in theirs. Then the optimizer changes the row once. Blocks until all servers have done
+        so.
+
+        Args:
+            ids: integers of any shape, which may repeat.
+            grads: float32 of shape ids.shape + (dim,).
+
+        Raises:
+            InvalidArgumentError: shapes do not fit, or a gradient is not finite; nothing has
+                changed, and other ranks wait for this one.
+            TimeoutError: names ranks that have not pushed in time. Whether the step was taken is
+                not known after this and the next one: the table is of no use any more.
+            UnavailableError: a server is lost.
+        """
+        keys = _keys(ids)
+        gradients = numpy.ascontiguousarray(grads, numpy.float32)
+        if gradients.shape != (*keys.shape, self._dim):
+            raise InvalidArgumentError(
+                f"table {self._name}: gradients of ids of shape {list(keys.shape)} have shape"
+                f" {[*keys.shape, self._dim]}, not {list(gradients.shape)}"
+            )
+        with _lock:
+            self._tables.push(self._number, keys.ctypes.data, keys.size, gradients.ctypes.data)
+
+    def __repr__(self) -> str:
+        return f"corro.table.Table({self._name!r}, {self._dim}, optimizer={self._optimizer!r})"
+
+
+_lock = threading.Lock()
+_of_process: _tables.Tables | None = None  # With the lock.
+
+
+def _tables_of_process(name: str) -> _tables.Tables:
+    global _of_process
+    if _of_process is None:
+        _of_process = _connect(name)
+    return _of_process
+
+
+def _connect(name: str) -> _tables.Tables:
+    if int(os.environ.get("CORRO_SERVERS") or 0) > 0:
+        return _tables.served(float(os.environ.get("CORRO_TIMEOUT") or _DEFAULT_TIMEOUT))
+    ranks = _context.size() if _context.is_initialized() else int(os.environ.get("CORRO_SIZE") or 1)
+    if ranks > 1:
+        raise FailedPreconditionError(
+            f"table {name}: {ranks} ranks need a server to keep it: corro run --servers 1 ..."
+        )
+    return _tables.local()
+
+
+def _read_optimizer(optimizer: str | Optimizer) -> Optimizer:
+    if isinstance(optimizer, str) and optimizer in _OPTIMIZERS:
+        return _OPTIMIZERS[optimizer]()
+    if isinstance(optimizer, _Optimizer):
+        return optimizer
+    raise InvalidArgumentError(
+        f"optimizer has to be one of {', '.join(_OPTIMIZERS)}, or of corro.table's classes, not"
+        f" {optimizer!r}"
+    )
+
+
+def _keys(ids: Any) -> NDArray[numpy.uint64]:
+    array = numpy.asarray(ids)
+    if array.size == 0 and array.dtype.kind == "f":  # An empty list.
+        array = array.astype(numpy.int64)
+    if array.dtype.kind not in "iu":
+        raise InvalidArgumentError(f"ids have to be integers, not {array.dtype}")
+    if array.dtype != numpy.uint64:
+        array = array.astype(numpy.int64).view(numpy.uint64)
+    return numpy.ascontiguousarray(array)

@@ -1,0 +1,206 @@
+// corro._tables: tables for Python, without an engine or a framework. No logic: convert, release the
+// GIL, raise. Arrays are addresses, which the caller keeps alive; dtypes are _native's numbers.
+//
+//   tables = _tables.served(60.0)   # or _tables.local()
+//   number = tables.open("users", 16, F32, 0, (0, 0.01, ...), (0, 0.0, 0.0), (0, 0, 0))
+//   tables.pull(number, ids.ctypes.data, len(ids), values.ctypes.data)
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/env.h"
+#include "raised.h"
+#include "table/service/tables.h"
+#include "wire/server_bootstrap.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+namespace table = corro::table;
+using corro::Code;
+using corro::Result;
+using corro::Status;
+using corro::python::raise;
+using corro::python::value_or_raise;
+
+/// Kind, lr, momentum, beta1, beta2, epsilon, initial_accumulator, l1, l2, beta.
+using GivenOptimizer =
+    std::tuple<int, float, float, float, float, float, float, float, float, float>;
+/// Kind, low, high.
+using GivenInitial = std::tuple<int, float, float>;
+/// least_pushes, idle_steps, most_bytes.
+using GivenRetention = std::tuple<uint32_t, uint32_t, uint64_t>;
+
+template <typename Enum>
+Enum enum_of(int number, int count, const char* what) {
+  if (number < 0 || number >= count)
+    raise(Status(Code::kInvalidArgument, std::string(what) + " is none of corro's"));
+  return static_cast<Enum>(number);
+}
+
+table::Optimizer optimizer_of(const GivenOptimizer& given) {
+  table::Optimizer made;
+  int kind = 0;
+  std::tie(kind, made.lr, made.momentum, made.beta1, made.beta2, made.epsilon,
+           made.initial_accumulator, made.l1, made.l2, made.beta) = given;
+  made.kind = enum_of<table::OptimizerKind>(kind, table::kOptimizerKindCount, "optimizer");
+  return made;
+}
+
+table::Initial initial_of(const GivenInitial& given) {
+  const auto& [kind, low, high] = given;
+  return {enum_of<table::InitialKind>(kind, table::kInitialKindCount, "initial"), low, high};
+}
+
+class Tables {
+ public:
+  explicit Tables(std::unique_ptr<table::Tables> tables) : tables_(std::move(tables)) {}
+
+  uint32_t open(std::string name, uint32_t dim, int dtype, uint64_t seed,
+                const GivenOptimizer& optimizer, const GivenInitial& initial,
+                const GivenRetention& retention) {
+    const auto& [least_pushes, idle_steps, most_bytes] = retention;
+    const table::TableSpec spec{.name = std::move(name),
+                                .dim = dim,
+                                .dtype = enum_of<corro::DType>(dtype, corro::kDTypeCount, "dtype"),
+                                .seed = seed,
+                                .optimizer = optimizer_of(optimizer),
+                                .initial = initial_of(initial),
+                                .retention = {least_pushes, idle_steps, most_bytes}};
+    table::TableNumber number = 0;
+    run([&]() -> Status {
+      CORRO_ASSIGN(number, tables_->open(spec));
+      dims_.resize(std::max<size_t>(dims_.size(), number + 1), dim);
+      return {};
+    });
+    return number;
+  }
+
+  void pull(uint32_t number, uintptr_t ids, size_t count, uintptr_t values) {
+    run([&] {
+      return tables_->pull(checked(number), span_at<const uint64_t>(ids, count),
+                           span_at<float>(values, count * dims_[number]));
+    });
+  }
+
+  void push(uint32_t number, uintptr_t ids, size_t count, uintptr_t gradients) {
+    run([&] {
+      return tables_->push(checked(number), span_at<const uint64_t>(ids, count),
+                           span_at<const float>(gradients, count * dims_[number]));
+    });
+  }
+
+  void set_lr(uint32_t number, float lr) {
+    run([&] { return tables_->set_lr(checked(number), lr); });
+  }
+
+  uint64_t steps(uint32_t number) const { return tables_->steps(checked(number)); }
+
+  /// Once, for one that was made with no tables.
+  void serve(const table::ServedOptions& options) { tables_ = table::served_tables(options); }
+  void raise_raised() {
+    if (raised_) throw nb::python_error(*std::exchange(raised_, std::nullopt));
+  }
+
+  /// Asked while a call waits: whether a handler of a signal has raised.
+  bool interrupted() {
+    const nb::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() == 0) return false;
+    raised_.emplace();
+    return true;
+  }
+
+ private:
+  template <typename T>
+  static std::span<T> span_at(uintptr_t address, size_t count) {
+    return {reinterpret_cast<T*>(address), count};
+  }
+
+  [[nodiscard]] table::TableNumber checked(uint32_t number) const {
+    CORRO_CHECK(number < dims_.size(), number);
+    return static_cast<table::TableNumber>(number);
+  }
+
+  /// Without the GIL, and not in a forked child, where connections are the parent's.
+  template <typename Call>
+  void run(const Call& call) {
+    if (getpid() != process_)
+      raise(Status(Code::kFailedPrecondition,
+                   "corro.table: this process was forked; tables are the parent's"));
+    raised_.reset();
+    const Status status = [&] {
+      const nb::gil_scoped_release release;
+      return call();
+    }();
+    raise_raised();
+    if (!status.ok()) raise(status);
+  }
+
+  std::unique_ptr<table::Tables> tables_;
+  std::vector<uint32_t> dims_;  ///< By number.
+  std::optional<nb::python_error> raised_;
+  const pid_t process_ = getpid();
+};
+
+std::unique_ptr<Tables> local() { return std::make_unique<Tables>(table::local_tables()); }
+
+/// Reads from the environment which rank of which job this is.
+Result<table::ServedOptions> served_options(double seconds, const std::function<bool()>& asked) {
+  CORRO_ASSIGN(const corro::Environment environment, corro::read_environment());
+  table::ServedOptions options;
+  options.rank = static_cast<uint32_t>(environment.rank.value_or(0));
+  options.ranks = static_cast<uint32_t>(environment.size.value_or(1));
+  options.interrupted = asked;
+  options.patience =
+      std::chrono::duration_cast<corro::Duration>(std::chrono::duration<double>(seconds));
+  CORRO_ASSIGN(const corro::wire::JobServers servers,
+               corro::wire::find_servers(environment, options.patience, asked));
+  options.job = servers.job;
+  options.secret = servers.secret;
+  for (const std::string& address : servers.addresses) {
+    CORRO_ASSIGN(const auto parsed, corro::io::SocketAddress::parse(address));
+    options.servers.push_back(parsed);
+  }
+  return options;
+}
+
+std::unique_ptr<Tables> served(double seconds) {
+  auto made = std::make_unique<Tables>(nullptr);
+  Tables* const tables = made.get();
+  auto options = [&] {
+    const nb::gil_scoped_release release;
+    return served_options(seconds, [tables] { return tables->interrupted(); });
+  }();
+  tables->raise_raised();
+  tables->serve(value_or_raise(std::move(options)));
+  return made;
+}
+
+}  // namespace
+
+NB_MODULE(_tables, module) {
+  nb::class_<Tables>(module, "Tables")
+      .def("open", &Tables::open, "name"_a, "dim"_a, "dtype"_a, "seed"_a, "optimizer"_a,
+           "initial"_a, "retention"_a)
+      .def("pull", &Tables::pull, "table"_a, "ids"_a, "count"_a, "values"_a)
+      .def("push", &Tables::push, "table"_a, "ids"_a, "count"_a, "gradients"_a)
+      .def("set_lr", &Tables::set_lr, "table"_a, "lr"_a)
+      .def("steps", &Tables::steps, "table"_a);
+  module.def("local", &local);
+  module.def("served", &served, "timeout"_a);
+}
