@@ -74,6 +74,10 @@ def command(
     return [str(program), "run", "-np", str(ranks), "--show", "all", *options, str(python)]
 
 
+# Of a job, in seconds: far more than any needs on a machine that is not quick. It ends what hangs.
+BOUND = 800.0
+
+
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
     """Starts a Python program on several ranks and waits for its end; ends what is left of it."""
@@ -86,7 +90,7 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
         options: Sequence[str] = (),
         python: str | os.PathLike[str] = sys.executable,
         inside: Sequence[str] = (),
-        seconds: float = 150,
+        seconds: float = BOUND,
         **env: str,
     ) -> Finished:
         process = subprocess.Popen(
@@ -134,6 +138,6 @@ def pass_in_ranks(
     launch: Launch, folder: str, python: str | os.PathLike[str], ranks: int, **env: str
 ) -> None:
     """Runs a framework's tests on every rank of a job, with its own Python; they have to pass."""
-    inside = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120"]
+    inside = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=600"]
     env |= {"CORRO_TEST_IN_RANKS": "1"}
-    launch(*inside, str(HERE / folder), python=python, ranks=ranks, seconds=280, **env).check()
+    launch(*inside, str(HERE / folder), python=python, ranks=ranks, **env).check()

@@ -33,7 +33,6 @@ print("digest", digest.hexdigest())
 """
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("transport", "ranks"), [("shm", 3), ("tcp", 4)])
 def test_repeated_jobs_have_the_same_bits(launch: Launch, transport: str, ranks: int) -> None:
     env = {"CORRO_DETERMINISTIC": "1", "CORRO_TRANSPORT": transport}

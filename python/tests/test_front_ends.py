@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from test_tensorflow import PYTHON as TENSORFLOW
 from test_tensorflow import needs_tensorflow
 
@@ -55,7 +54,6 @@ def test_a_framework_that_is_too_old_or_crashes_is_told(tmp_path: Path) -> None:
 
 
 @needs_tensorflow
-@pytest.mark.timeout(200)
 def test_a_plug_in_that_is_absent_is_named(tmp_path: Path) -> None:
     where = "import corro; print(corro.__path__[0])"
     installed = subprocess.run(

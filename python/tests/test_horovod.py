@@ -19,40 +19,36 @@ from horovod.runner.util.streams import Pipe
 from horovod.runner.util.threads import in_thread
 
 HOROVODRUN = Path(sys.executable).with_name("horovodrun")
-INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
+INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=600")
 
 
 def run_all(launch: Launch, ranks: int) -> None:
     tests = str(HERE / "horovod")
-    launch(*INSIDE, tests, ranks=ranks, seconds=250, CORRO_TEST_IN_RANKS="1").check()
+    launch(*INSIDE, tests, ranks=ranks, CORRO_TEST_IN_RANKS="1").check()
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(300)
 def test_the_interface_for_torch_with_three_ranks(launch: Launch) -> None:
     run_all(launch, 3)
 
 
 @pytest.mark.apart
 @pytest.mark.torch22
-@pytest.mark.timeout(300)
 def test_the_interface_for_torch_with_two_ranks(launch: Launch) -> None:
     run_all(launch, 2)
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(300)
 def test_the_interface_for_torch_with_one_rank(launch: Launch) -> None:
     run_all(launch, 1)
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("file", ["test_settings.py", "test_timeline.py"])
 def test_the_timeline_and_variables(launch: Launch, file: str, ranks: int) -> None:
     test = HERE / "horovod" / file
-    launch(*INSIDE, str(test), ranks=ranks, seconds=250, CORRO_TEST_IN_RANKS="1").check()
+    launch(*INSIDE, str(test), ranks=ranks, CORRO_TEST_IN_RANKS="1").check()
 
 
 @pytest.mark.parametrize(("disable", "said"), [("0", True), ("1", False)])

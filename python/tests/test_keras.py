@@ -47,7 +47,6 @@ def the(name: str) -> Keras:
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("name", "ranks"), [(name, 2) for name in KERASES] + [("keras3-torch", 1)])
 def test_all(launch: Launch, name: str, ranks: int) -> None:
     """With one rank nothing depends on the framework below."""
@@ -56,7 +55,6 @@ def test_all(launch: Launch, name: str, ranks: int) -> None:
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(300)
 @pytest.mark.skipif(not IMAGES.exists(), reason="needs dataset-fashion-mnist")
 @pytest.mark.parametrize("back_end", ["tensorflow", "torch", "jax"])
 def test_the_example_trains_on_real_images(launch: Launch, back_end: str) -> None:
@@ -65,7 +63,6 @@ def test_the_example_trains_on_real_images(launch: Launch, back_end: str) -> Non
         str(ROOT / "examples/keras_mnist.py"),
         "--images=6000",
         python=keras.python,
-        seconds=280,
         **keras.variables,
         **QUIET,
     ).check()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import HERE, Launch
 
-INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=120")
+INSIDE = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=600")
 LONG = "test_transformers.py"  # Importing those models alone takes seconds.
 ALL = sorted({file.name for file in (HERE / "ranks").glob("test_*.py")} - {LONG})
 BACK_END = [name for name in ALL if name.startswith("test_process_group")]
@@ -37,34 +37,30 @@ def run_all(launch: Launch, ranks: int) -> None:
     """In one job: most of its time is `import torch`. The back end joins first, and leaves."""
     others = (name for name in ALL if name not in TRAINING)
     files = sorted(others, key=lambda name: name not in BACK_END)
-    launch(*inside(*files), ranks=ranks, seconds=400, CORRO_TEST_IN_RANKS="1").check()
+    launch(*inside(*files), ranks=ranks, CORRO_TEST_IN_RANKS="1").check()
 
 
 def run_training(launch: Launch, ranks: int, files: Sequence[str]) -> None:
-    launch(*inside(*files), ranks=ranks, seconds=500, CORRO_TEST_IN_RANKS="1").check()
+    launch(*inside(*files), ranks=ranks, CORRO_TEST_IN_RANKS="1").check()
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(450)
 def test_all_with_four_ranks(launch: Launch) -> None:
     run_all(launch, 4)
 
 
 @pytest.mark.apart
 @pytest.mark.torch22
-@pytest.mark.timeout(450)
 def test_all_with_two_ranks(launch: Launch) -> None:
     run_all(launch, 2)
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(450)
 def test_all_with_one_rank(launch: Launch) -> None:
     run_all(launch, 1)
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(550)
 @pytest.mark.parametrize("half", [0, 1])
 def test_training_with_four_ranks(launch: Launch, half: int) -> None:
     run_training(launch, 4, OF_FOUR[half::2])
@@ -72,23 +68,20 @@ def test_training_with_four_ranks(launch: Launch, half: int) -> None:
 
 @pytest.mark.apart
 @pytest.mark.torch22
-@pytest.mark.timeout(550)
 @pytest.mark.parametrize("half", [0, 1])
 def test_training_with_two_ranks(launch: Launch, half: int) -> None:
     run_training(launch, 2, TRAINING[half::2])
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(550)
 def test_training_with_one_rank(launch: Launch) -> None:
     run_training(launch, 1, OF_ONE)
 
 
 @pytest.mark.apart
-@pytest.mark.timeout(330)
 @pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 def test_models_of_transformers_with_two_ranks(launch: Launch) -> None:
-    launch(*inside(LONG), ranks=2, seconds=280, CORRO_TEST_IN_RANKS="1").check()
+    launch(*inside(LONG), ranks=2, CORRO_TEST_IN_RANKS="1").check()
 
 
 @pytest.mark.apart

@@ -449,7 +449,6 @@ def test_a_launcher_that_is_cut_off_leaves_nothing_anywhere(
 
 
 @needs_images
-@pytest.mark.timeout(600)
 def test_fashion_mnist_learns_on_two_hosts_what_it_learns_on_one(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -26,7 +26,6 @@ needs_tensorflow = pytest.mark.skipif(
 
 @needs_tensorflow
 @pytest.mark.apart
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("ranks", [1, 3])  # Three are no power of two.
 def test_all(launch: Launch, ranks: int) -> None:
     pass_in_ranks(launch, "tensorflow_ranks", PYTHON, ranks, **QUIET)
