@@ -31,15 +31,15 @@ std::byte* map_aligned(size_t bytes) {
   return all + before;
 }
 
-size_t rounded_up(size_t bytes) {
+}  // namespace
+
+size_t Block::size_of(size_t bytes) {
   constexpr size_t kPage = 4096;
   const size_t unit = bytes < kOwnPages ? kLine : kPage;
   return (bytes + unit - 1) / unit * unit;
 }
 
-}  // namespace
-
-Block::Block(size_t bytes) : size_(rounded_up(bytes)) {
+Block::Block(size_t bytes) : size_(size_of(bytes)) {
   if (size_ == 0) return;
   if (size_ < kOwnPages) {
     data_ = static_cast<std::byte*>(::operator new(size_, std::align_val_t{kLine}));

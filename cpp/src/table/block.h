@@ -18,6 +18,9 @@ class Block {
   Block(Block&& other) noexcept;
   Block& operator=(Block&& other) noexcept;
 
+  /// What a block of so many bytes really has.
+  [[nodiscard]] static size_t size_of(size_t bytes);
+
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] size_t size() const { return size_; }
 

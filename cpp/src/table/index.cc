@@ -5,17 +5,17 @@
 namespace corro::table {
 namespace {
 
-constexpr size_t kPlaceBytes = 13;
+constexpr size_t place_bytes(bool dated) { return dated ? 17 : 13; }
 constexpr uint32_t kStaggered = 1024;  ///< From this size on, shards have sizes of their own.
 
 constexpr uint32_t whole_groups(uint32_t places) { return (places + kGroup - 1) / kGroup * kGroup; }
 
 }  // namespace
 
-Index::Index(uint32_t shard) : Index(shard, kGroup) {}
+Index::Index(uint32_t shard, bool dated) : Index(shard, dated, kGroup) {}
 
-Index::Index(uint32_t shard, uint32_t capacity)
-    : shard_(shard), capacity_(capacity), memory_(capacity * kPlaceBytes) {}
+Index::Index(uint32_t shard, bool dated, uint32_t capacity)
+    : shard_(shard), dated_(dated), capacity_(capacity), memory_(capacity * place_bytes(dated)) {}
 
 uint32_t Index::insert(uint64_t hash, uint64_t key, uint32_t slot) {
   uint32_t group = first_of(hash);
@@ -30,6 +30,7 @@ uint32_t Index::insert(uint64_t hash, uint64_t key, uint32_t slot) {
   tags()[place] = tag_of(hash);
   keys()[place] = key;
   slots()[place] = slot;
+  if (dated_) dates()[place] = 0;
   return place;
 }
 
@@ -38,6 +39,11 @@ void Index::erase(uint32_t place) {
   tags()[place] = passed ? kErased : kEmpty;
   if (!passed) --filled_;
   --entries_;
+}
+
+size_t Index::bytes_to_grow() const {
+  if (!crowded() || many_erased()) return 0;
+  return Block::size_of(next_capacity() * place_bytes(dated_)) - bytes();
 }
 
 /// Half as many again while it is small, then a quarter.

@@ -3,17 +3,17 @@
 //   const uint32_t place = index.find(hash, key);
 //   if (place == Index::kNone) index.insert(hash, key, slot);
 //
-// A *place* is where an entry stands: 13 bytes in three arrays, a tag, a key and a slot. Places
-// stand in groups of 16. A key's entry is in the first group, from the one that its hash says on,
-// that had a free place when the key came. A search goes from group to group until the tags of one
-// show an empty place, for behind that no entry of the key can be:
+// A *place* is where an entry stands: 13 bytes in three arrays, a tag, a key and a slot; with dates
+// 17 bytes in four. Places stand in groups of 16. A key's entry is in the first group, from the one
+// that its hash says on, that had a free place when the key came. A search goes from group to group
+// until the tags of one show an empty place, for behind that no entry of the key can be:
 //
 //   tag      0: empty         1: an entry was here         128 to 255: an entry; 7 bits of its hash
 //
 // An entry that is erased leaves a 1 if its group is full, since others may have gone past it, and
 // else a 0. When 7/8 of the places are not empty, the index grows by a quarter, and copies its
-// entries; or it keeps its size, if there are many 1s. Steps of a quarter keep 3/4 to 7/8 of the
-// places filled; what each shard begins its steps with differs, so that they grow one by one.
+// entries; or it keeps its size, if a sixteenth of the places are 1s. So 7/10 to 7/8 of the places
+// are taken; what each shard begins its steps with differs, so that they grow one by one.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class Index {
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
   static constexpr uint32_t kSlots = 1U << 31U;  ///< Slots are below it.
 
-  /// `shard` in [0, 64) says where its steps of growth begin.
-  explicit Index(uint32_t shard);
+  /// `shard` in [0, 64) says where its steps of growth begin. Entries have dates if `dated`.
+  Index(uint32_t shard, bool dated);
 
   /// Three stages of a search; each wants what the one before asked the memory for.
   void prefetch_tags(uint64_t hash) const { __builtin_prefetch(tags() + first_of(hash)); }
@@ -44,7 +44,7 @@ class Index {
     __builtin_prefetch(keys() + place);
     __builtin_prefetch(slots() + place);
   }
-  /// The place of the key's entry, or kNone. It holds until the next insert(), purge() or grow().
+  /// The place of the key's entry, or kNone. It holds until the next make_room().
   [[nodiscard]] uint32_t find(uint64_t hash, uint64_t key) const {
     const uint8_t tag = tag_of(hash);
     for (uint32_t group = first_of(hash);; group = next_group(group)) {
@@ -56,40 +56,63 @@ class Index {
     }
   }
 
-  /// Adds a key that has no entry; returns its place. make_room() comes before it.
+  /// Adds a key that has no entry; returns its place. Its date is 0, and it is not used.
+  /// make_room() comes before it.
   uint32_t insert(uint64_t hash, uint64_t key, uint32_t slot);
   void erase(uint32_t place);
 
-  [[nodiscard]] uint32_t slot_at(uint32_t place) const { return slots()[place]; }
+  [[nodiscard]] uint32_t slot_at(uint32_t place) const { return slots()[place] & ~kUsed; }
   [[nodiscard]] uint64_t key_at(uint32_t place) const { return keys()[place]; }
   /// Bit i is set when there is an entry at `group` + i.
   [[nodiscard]] uint32_t entries_of(uint32_t group) const { return match_high(tags() + group); }
+
+  /// A bit of each entry, of which the index knows nothing more.
+  void set_used(uint32_t place) { slots()[place] |= kUsed; }
+  void clear_used(uint32_t place) { slots()[place] &= ~kUsed; }
+  [[nodiscard]] bool used_at(uint32_t place) const { return (slots()[place] & kUsed) != 0; }
+  /// The same, of 32 bits; only with dates.
+  void set_date(uint32_t place, uint32_t date) { dates()[place] = date; }
+  [[nodiscard]] uint32_t date_at(uint32_t place) const { return dates()[place]; }
 
   [[nodiscard]] uint32_t entries() const { return entries_; }
   [[nodiscard]] uint32_t capacity() const { return capacity_; }
   [[nodiscard]] size_t bytes() const { return memory_.size(); }
 
-  /// Has room for one entry more: copies the entries, if there is little, into more memory or, if
-  /// many were erased, into as much. `hash` is of the type uint64_t(uint64_t key).
+  /// How many bytes more make_room() takes.
+  [[nodiscard]] size_t bytes_to_grow() const;
+  /// Sees to room for one entry more: copies the entries, if there is little, into more memory or,
+  /// if many were erased, into as much. Without `may_grow` it takes no more memory; entries() may
+  /// then never be more than before. `hash` is of the type uint64_t(uint64_t key).
   template <typename Hash>
-  void make_room(const Hash& hash) {
+  void make_room(const Hash& hash, bool may_grow = true) {
     if (!crowded()) return;
-    Index larger(shard_, erased() >= capacity_ / 16 ? capacity_ : next_capacity());
-    for (uint32_t group = 0; group < capacity_; group += kGroup) {
-      for (uint32_t full = entries_of(group); full != 0; full &= full - 1) {
-        const uint32_t place = group + lowest(full);
-        const uint64_t key = keys()[place];
-        larger.insert(hash(key), key, slots()[place]);
-      }
+    if (many_erased()) {
+      copy_into(Index(shard_, dated_, capacity_), hash);
+    } else if (may_grow) {
+      copy_into(Index(shard_, dated_, next_capacity()), hash);
     }
-    *this = std::move(larger);
   }
 
  private:
   static constexpr uint8_t kEmpty = 0;
   static constexpr uint8_t kErased = 1;
 
-  Index(uint32_t shard, uint32_t capacity);
+  static constexpr uint32_t kUsed = kSlots;
+
+  Index(uint32_t shard, bool dated, uint32_t capacity);
+
+  template <typename Hash>
+  void copy_into(Index other, const Hash& hash) {
+    for (uint32_t group = 0; group < capacity_; group += kGroup) {
+      for (uint32_t full = entries_of(group); full != 0; full &= full - 1) {
+        const uint32_t from = group + lowest(full);
+        const uint64_t key = keys()[from];
+        const uint32_t into = other.insert(hash(key), key, slots()[from]);
+        if (dated_) other.dates()[into] = dates()[from];
+      }
+    }
+    *this = std::move(other);
+  }
 
   [[nodiscard]] static uint8_t tag_of(uint64_t hash) {
     return static_cast<uint8_t>(0x80U | (hash & 0x7fU));
@@ -102,7 +125,7 @@ class Index {
   [[nodiscard]] uint32_t next_group(uint32_t group) const {
     return group + kGroup == capacity_ ? 0 : group + kGroup;
   }
-  [[nodiscard]] uint32_t erased() const { return filled_ - entries_; }
+  [[nodiscard]] bool many_erased() const { return filled_ - entries_ >= capacity_ / 16; }
   [[nodiscard]] bool crowded() const { return filled_ >= capacity_ - capacity_ / 8; }
   [[nodiscard]] uint32_t next_capacity() const;
 
@@ -114,11 +137,16 @@ class Index {
     return reinterpret_cast<uint8_t*>(memory_.data() + size_t{capacity_} * 12);
   }
 
+  [[nodiscard]] uint32_t* dates() const {
+    return reinterpret_cast<uint32_t*>(memory_.data() + size_t{capacity_} * 13);
+  }
+
   uint32_t shard_;
+  bool dated_;
   uint32_t capacity_;  ///< Places: a multiple of 16.
   uint32_t entries_ = 0;
   uint32_t filled_ = 0;  ///< Places that are not empty.
-  Block memory_;         ///< Keys, slots, tags.
+  Block memory_;         ///< Keys, slots, tags, dates.
 };
 
 }  // namespace corro::table

@@ -25,7 +25,7 @@ struct Bad {
 template <typename Hash>
 void compare_with_a_map(uint32_t keys, int steps) {
   const Hash hash;
-  Index index(17);
+  Index index(17, true);
   std::unordered_map<uint64_t, uint32_t> expected;
   std::mt19937_64 random(keys);
   for (int step = 0; step < steps; ++step) {
@@ -34,14 +34,20 @@ void compare_with_a_map(uint32_t keys, int steps) {
     const auto found = expected.find(key);
     ASSERT_EQ(place != Index::kNone, found != expected.end()) << key;
     if (place == Index::kNone) {
-      const auto slot = static_cast<uint32_t>(random() >> 33U);
+      const auto slot = static_cast<uint32_t>(random() % Index::kSlots);
       index.make_room(hash);
       const uint32_t made = index.insert(hash(key), key, slot);
       ASSERT_EQ(index.find(hash(key), key), made);
+      ASSERT_FALSE(index.used_at(made));
+      ASSERT_EQ(index.date_at(made), 0);
+      if (key % 3 == 0) index.set_used(made);
+      index.set_date(made, ~slot);
       expected[key] = slot;
     } else {
       ASSERT_EQ(index.slot_at(place), found->second);
       ASSERT_EQ(index.key_at(place), key);
+      ASSERT_EQ(index.used_at(place), key % 3 == 0);
+      ASSERT_EQ(index.date_at(place), ~found->second);
       if (random() % 2 == 0) {
         index.erase(place);
         expected.erase(found);
@@ -67,7 +73,7 @@ TEST(Index, DoesAsAMapDoes) {
 TEST(Index, FindsKeysThatBeginInTheSameGroup) { compare_with_a_map<Bad>(300, 4000); }
 
 TEST(Index, KeepsItsSizeWhenAsManyKeysGoAsCome) {
-  Index index(0);
+  Index index(0, false);
   const Good hash;
   for (uint64_t key = 0; key < 100000; ++key) {
     index.make_room(hash);
@@ -79,10 +85,42 @@ TEST(Index, KeepsItsSizeWhenAsManyKeysGoAsCome) {
   EXPECT_LE(index.capacity(), 1100);
 }
 
+TEST(Index, SaysHowMuchItGrows) {
+  Index index(5, true);
+  for (uint64_t key = 0; key < 5000; ++key) {
+    const size_t expected = index.bytes() + index.bytes_to_grow();
+    index.make_room(Good{});
+    ASSERT_EQ(index.bytes(), expected);
+    index.insert(mix64(key), key, 0);
+  }
+}
+
+TEST(Index, LivesWithoutMoreMemory) {
+  Index index(0, false);
+  const Good hash;
+  uint64_t key = 0;
+  while (index.bytes_to_grow() == 0 || key < 3000) {
+    index.make_room(hash);
+    index.insert(hash(key), key, 0);
+    ++key;
+  }
+  const size_t bytes = index.bytes();
+  const uint64_t entries = key;
+  for (; key < 50000; ++key) {
+    index.erase(index.find(hash(key - entries), key - entries));
+    index.make_room(hash, false);
+    index.insert(hash(key), key, 0);
+    ASSERT_EQ(index.bytes(), bytes);
+  }
+  for (uint64_t old = key - entries; old < key; ++old) {
+    EXPECT_NE(index.find(hash(old), old), Index::kNone);
+  }
+}
+
 TEST(Index, ShardsGrowOneByOne) {
   std::set<uint32_t> capacities;
   for (uint32_t shard = 0; shard < 64; ++shard) {
-    Index index(shard);
+    Index index(shard, false);
     for (uint64_t key = 0; key < 20000; ++key) {
       index.make_room(Good{});
       index.insert(mix64(key), key, 0);

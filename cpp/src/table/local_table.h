@@ -18,18 +18,10 @@
 
 namespace corro::table {
 
-/// What a table holds.
-struct TableStats {
-  uint64_t rows = 0;
-  uint64_t bytes = 0;     ///< Of rows and index, as allocated.
-  uint64_t evicted = 0;   ///< Rows that went, ever.
-  uint64_t admitted = 0;  ///< Rows that were made, ever.
-};
-
 /// Externally synchronized: pulls and pushes by one thread at a time.
 class LocalTable {
  public:
-  /// INVALID_ARGUMENT as check() says.
+  /// INVALID_ARGUMENT as check() says. Throws std::bad_alloc without memory, and so does push().
   [[nodiscard]] static Result<std::unique_ptr<LocalTable>> create(const TableSpec& spec);
   ~LocalTable();
   LocalTable(const LocalTable&) = delete;
@@ -43,8 +35,10 @@ class LocalTable {
 
   /// Changes the row of each key by its gradient: `gradients` is [keys.size(), dim] f32. Keys are
   /// unique: a caller that has some twice adds up their gradients first. `step` counts the table's
-  /// pushes from 1; it seeds the rounding, and ages rows. INVALID_ARGUMENT, before any row has
-  /// changed, if a gradient is not finite: it names the key.
+  /// pushes from 1; it seeds the rounding, and ages rows, also in a push of no keys. Rows stay
+  /// finite: what overflows becomes the largest finite value. INVALID_ARGUMENT, before any row has
+  /// changed, if a gradient is not finite: it names the key. RESOURCE_EXHAUSTED, also before,
+  /// if there might be more than 2^31 rows.
   [[nodiscard]] Status push(std::span<const uint64_t> keys, std::span<const float> gradients,
                             uint64_t step);
 

@@ -26,14 +26,12 @@ Rows::Rows(size_t row_bytes)
 }
 
 uint32_t Rows::take() {
+  if (free_ == kNone && used_ == capacity_) add_slab();
   ++count_;
-  if (free_ != kNone) {
-    const uint32_t slot = free_;
-    std::memcpy(&free_, at(slot), sizeof free_);
-    return slot;
-  }
-  if (used_ == capacity_) add_slab();
-  return used_++;
+  if (free_ == kNone) return used_++;
+  const uint32_t slot = free_;
+  std::memcpy(&free_, at(slot), sizeof free_);
+  return slot;
 }
 
 void Rows::give(uint32_t slot) {

@@ -47,9 +47,9 @@ struct Optimizer {
 /// The values of a row that no gradient has changed: a function of the table's seed, the row's key
 /// and the element, so that every server gives the same ones at any time.
 enum class InitialKind : uint8_t {
-  kConstant = 0,  ///< All are `low`.
-  kUniform = 1,   ///< In [low, high).
-  kNormal = 2,    ///< Mean `low`, standard deviation `high`.
+  kConstant = 0,  ///< All are `low`; `high` is finite.
+  kUniform = 1,   ///< In [low, high), low < high, before it is rounded to the table's type.
+  kNormal = 2,    ///< Mean `low`, standard deviation `high` >= 0.
 };
 inline constexpr int kInitialKindCount = 3;
 struct Initial {
@@ -60,13 +60,18 @@ struct Initial {
 };
 
 /// Which keys get a row at all, and which rows go again. Nothing is set: each that is pushed does,
-/// and none goes.
+/// and none goes. Pulls do not count: servers that do the same pushes have the same rows. A key
+/// whose row went has its initial values again.
 struct Retention {
-  uint32_t least_pushes =
-      0;  ///< A key gets its row with this push of it (count-min); 0 and 1: at once.
-  uint32_t idle_steps = 0;  ///< A row goes that no step has touched for so long; 0: never.
-  uint64_t most_bytes =
-      0;  ///< Of rows and index, beyond which the coldest go (CLOCK); 0: no limit.
+  /// A key gets its row with this push of it, sooner if its counters are others', too (count-min,
+  /// 8 MiB a table); gradients of the pushes before are dropped. 0 and 1: at once. Pushes of keys
+  /// without a row are half forgotten after a million of them. At most kMaxLeastPushes.
+  uint32_t least_pushes = 0;
+  /// A row goes that so many steps have not touched. 0: never. At most kMaxIdleSteps.
+  uint32_t idle_steps = 0;
+  /// Of rows and index: a new row beyond it takes the place of a cold one (CLOCK). 0: no limit.
+  /// At least kLeastMostBytes.
+  uint64_t most_bytes = 0;
   bool operator==(const Retention&) const = default;
 };
 
@@ -88,9 +93,18 @@ struct TableSpec {
   bool operator==(const TableSpec&) const = default;
 };
 
+/// What a table holds.
+struct TableStats {
+  uint64_t rows = 0;
+  uint64_t bytes =
+      0;  ///< Of rows and index, as allocated; the sketch of least_pushes is not in it.
+  uint64_t evicted = 0;   ///< Rows that went, ever.
+  uint64_t admitted = 0;  ///< Rows that were made, ever.
+};
+
 /// INVALID_ARGUMENT names the table, the field and its range.
 [[nodiscard]] Status check(const TableSpec& spec);
-/// INVALID_ARGUMENT names the first field in which these two of one name differ: "table t: dim is
+/// Both have passed check(). INVALID_ARGUMENT names the first field in which these two of one name differ: "table t: dim is
 /// 16 here and 8 there". `optimizer.lr` may differ.
 [[nodiscard]] Status check_alike(const TableSpec& here, const TableSpec& there);
 
