@@ -112,12 +112,12 @@ class Reader {
 };
 
 /// A table server is no rank, whatever it has inherited; it knows how many there are.
-void read_server(Reader& reader, Environment& environment) {
+void read_server(Reader& reader, int32_t server, Environment& environment) {
   environment.launcher = "corro";
   environment.size = reader.number("CORRO_SIZE", 1);
   environment.nodes = reader.number("CORRO_NODES", 1);
-  if (*environment.server < environment.servers) return;
-  reader.fail(invalid("CORRO_SERVER", fmt::to_string(*environment.server),
+  if (server < environment.servers) return;
+  reader.fail(invalid("CORRO_SERVER", fmt::to_string(server),
                       fmt::format("a server below CORRO_SERVERS={}", environment.servers)));
 }
 
@@ -253,7 +253,10 @@ Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   Environment environment;
   environment.servers = reader.number("CORRO_SERVERS", 0, kMaxServers).value_or(0);
   environment.server = reader.number("CORRO_SERVER", 0, kMaxServers);
-  environment.server ? read_server(reader, environment) : read_place(reader, environment);
+  if (environment.server)
+    read_server(reader, *environment.server, environment);
+  else
+    read_place(reader, environment);
   environment.job_id = read_job_id(reader, environment.launcher);
   environment.agent = reader.text("CORRO_AGENT").value_or("");
   environment.member = reader.text("CORRO_MEMBER_UUID").value_or("");

@@ -41,7 +41,9 @@ Result<ServerBootstrap> ServerBootstrap::join(const Environment& environment, Ti
   CORRO_ASSIGN(auto agent, connect(environment, kFirstServer + place.index, deadline, interrupted));
   place.job = agent->job();
   place.digest = digest_of(place.job);
-  place.secret = agent->secret().value();
+  const auto secret = agent->secret();
+  if (!secret) return Status(Code::kInternal, "the agent has no secret for this job");
+  place.secret = *secret;
   return ServerBootstrap(std::move(agent), std::move(place));
 }
 
