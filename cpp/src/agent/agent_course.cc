@@ -65,7 +65,7 @@ void AgentCourse::on(const Subject& about, const Signal& signal, Time /*now*/) {
   ending_ = ending_ || signal.ends;
   if (about.rank < 0) {
     silence_.hear_signal(signal.number);
-    return order(SendSignal{std::nullopt, signal.number});
+    return signal_ranks(signal.number);
   }
   const auto rank = find(about);
   if (!rank) return;
@@ -77,9 +77,19 @@ void AgentCourse::on(const Subject& about, const Signal& signal, Time /*now*/) {
   order(SendSignal{rank, signal.number});
 }
 
+/// Ranks may still need the servers when they are asked to end.
+void AgentCourse::signal_ranks(int number) {
+  const bool is_for_all = number == SIGKILL || number == SIGTSTP || number == SIGCONT;
+  const auto serving = [](const Rank& rank) { return wire::is_server(rank.about.rank); };
+  if (is_for_all || std::ranges::none_of(ranks_, serving))
+    return order(SendSignal{std::nullopt, number});
+  for (size_t rank = 0; rank < ranks_.size(); ++rank)
+    if (!serves(rank)) order(SendSignal{rank, number});
+}
+
 void AgentCourse::on(const Subject& /*about*/, const Look& /*look*/, Time /*now*/) {
   for (size_t rank = 0; rank < ranks_.size(); ++rank)
-    if (ranks_[rank].runs) order(Report{rank});
+    if (ranks_[rank].runs && !serves(rank)) order(Report{rank});
   say(Alive{});
 }
 
@@ -194,8 +204,8 @@ void AgentCourse::on_put(Record record) {
 
 void AgentCourse::on_end(size_t rank, bool well) {
   ranks_[rank].runs = false;
-  // Who waits for one that has failed is stopped.
-  ranks_[rank].departs = well && !ranks_[rank].fenced;
+  // Who waits for a rank that has failed is stopped; without a server the job goes on.
+  ranks_[rank].departs = (well || serves(rank)) && !ranks_[rank].fenced;
   order(Report{rank, /*ended=*/true});
 }
 

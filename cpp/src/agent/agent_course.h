@@ -7,6 +7,10 @@
 //              0.3 s in which it may be sent. RELEASE leads here at once, and what is left goes on
 //   fenced     every end was said again, and FENCED: nothing comes after it
 //
+// Table servers are processes of the host as ranks are, and are ended with what ranks have left. They
+// are members of no epoch, are not looked at, and signals for all ranks pass them by, unless they stop
+// or kill whoever gets them.
+//
 // Its commander may be lost, and another one come (follow()). That is told all once more: it knows
 // who the members are, and what they have said it hears from those who have heard it.
 //
@@ -26,6 +30,7 @@
 #include "agent/membership.h"
 #include "agent/messages.h"
 #include "agent/silence.h"
+#include "wire/server_number.h"
 
 namespace corro::agent {
 
@@ -160,6 +165,8 @@ class AgentCourse {
   [[nodiscard]] const Subject& about(size_t rank) const { return ranks_[rank].about; }
   [[nodiscard]] size_t size() const { return ranks_.size(); }
   [[nodiscard]] bool runs(size_t rank) const { return ranks_[rank].runs; }
+  /// It is a table server.
+  [[nodiscard]] bool serves(size_t rank) const { return wire::is_server(about(rank).rank); }
   [[nodiscard]] bool any_runs() const { return std::ranges::any_of(ranks_, &Rank::runs); }
   /// It was killed, since it is no member: what it prints is nobody's concern.
   [[nodiscard]] bool is_fenced(size_t rank) const { return ranks_[rank].fenced; }
@@ -198,6 +205,7 @@ class AgentCourse {
 
   [[nodiscard]] Status stranger(const Subject& about) const;
   void expel(Rank& rank, size_t number);
+  void signal_ranks(int number);
   void drain_until(Time until);
   void order(AgentOrder what) { orders_.push_back(std::move(what)); }
   void say(MessageBody body) { order(Say{{here(), std::move(body)}}); }

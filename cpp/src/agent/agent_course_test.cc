@@ -21,6 +21,13 @@ Subject rank(int number, uint32_t epoch = 0) {
   return {.job = kJob, .epoch = epoch, .rank = number, .member = uuid(number), .incarnation = 1};
 }
 
+Subject table_server(int number) {
+  return {.job = kJob,
+          .rank = wire::kFirstServer + number,
+          .member = uuid(100 + number),
+          .incarnation = 1};
+}
+
 Message to_all(uint32_t epoch, MessageBody body) {
   return {{.job = kJob, .epoch = epoch}, std::move(body)};
 }
@@ -123,6 +130,39 @@ TEST_F(AgentCourseTest, RanksThatNobodyHasLeaveSeeThatNoEpochComesBeforeTheyAreA
   EXPECT_EQ(told(), "end epochs;signal 15;");
   for (const size_t rank : {0U, 1U}) course_.on_end(rank, false);
   EXPECT_FALSE(course_.any_runs());
+}
+
+TEST_F(AgentCourseTest, ATableServerIsNoRank) {
+  const Subject server = table_server(1);
+  EXPECT_TRUE(course_.admit(server).ok());
+  course_.on_start(server, 102);
+  (void)told();
+  EXPECT_TRUE(course_.serves(2));
+  EXPECT_THAT(hear(to_all(0, members({0, 1}))), Not(HasSubstr("kill")));
+  EXPECT_EQ(hear(to_all(0, Look{})).substr(0, 14), "seen 0;seen 1;");
+  EXPECT_EQ(hear(to_all(0, Signal{.number = SIGTERM})), "signal 15;signal 15;")
+      << "each rank, and not the server";
+  EXPECT_EQ(hear(to_all(0, Signal{.number = SIGKILL})), "signal 9;") << "all";
+  EXPECT_TRUE(course_.admit(server).ok()) << "no list of members names it";
+  Message one = to_all(0, Signal{.number = SIGTERM});
+  one.about = server;
+  EXPECT_EQ(hear(one), "signal 15;");
+}
+
+TEST_F(AgentCourseTest, NobodyWaitsForATableServerThatFailedBeforeItWasThere) {
+  course_.on_start(table_server(0), 102);
+  course_.on_end(2, /*well=*/false);
+  course_.on_end(0, /*well=*/false);
+  (void)told();
+  const auto none = [] { return false; };
+  course_.tell_departures([](int32_t) { return false; }, none);
+  EXPECT_THAT(told(), HasSubstr("end " + std::to_string(wire::kFirstServer) + ";"))
+      << "unlike a rank that has failed, which ends the job";
+  course_.on_start(table_server(1), 103);
+  course_.on_end(3, /*well=*/false);
+  (void)told();
+  course_.tell_departures([](int32_t) { return true; }, none);
+  EXPECT_EQ(told(), "") << "it had said where it listens";
 }
 
 TEST_F(AgentCourseTest, WhatIsOfAnOlderEpochOrAnotherJobIsDropped) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "wire/server_number.h"
+
 namespace corro::agent {
 namespace {
 
@@ -51,7 +53,8 @@ const Member* Membership::find(const Subject& about) const {
 }
 
 bool Membership::admits(const Subject& about) const {
-  return !announced_ || about.epoch > epoch_ || find(about) != nullptr;
+  return !announced_ || about.epoch > epoch_ || wire::is_server(about.rank) ||
+         find(about) != nullptr;
 }
 
 std::string Membership::host_of(const Subject& about) const {

@@ -45,7 +45,8 @@ class Membership {
   /// What the list says of this process; null if it is no member, if it belongs to an epoch that is
   /// still to be announced, or if none was.
   [[nodiscard]] const Member* find(const Subject& about) const;
-  /// False for a process that is not, or no longer, one of the newest epoch's members.
+  /// False for a process that is not, or no longer, one of the newest epoch's members. Table servers
+  /// are none, and always take part.
   [[nodiscard]] bool admits(const Subject& about) const;
   /// The name of the member's host; "" if it is not known, or the only one.
   [[nodiscard]] std::string host_of(const Subject& about) const;

@@ -84,7 +84,8 @@ void fields(Is<Seen> auto& o, auto& a) { a(o.end), a(o.clock); }
 void fields(Is<Trouble> auto& o, auto& a) { a(o.text); }
 void fields(Is<Fenced> auto& o, auto& a) { a(o.left); }
 void fields(Is<Start> auto& o, auto& a) {
-  a(o.job), a(o.agent), a(o.secret), a(o.size), a(o.program), a(o.arguments), a(o.directory);
+  a(o.job), a(o.agent), a(o.secret), a(o.size), a(o.servers), a(o.program), a(o.arguments),
+      a(o.directory);
   a(o.environment), a(o.adds_environment), a(o.processors), a(o.input), a(o.out_terminal),
       a(o.err_terminal);
 }

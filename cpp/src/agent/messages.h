@@ -10,7 +10,7 @@
 //   PROBE ->                               which addresses of the other hosts lead to them?
 //      <- REACHED
 //   CALL ->                                what corro.run() has its ranks do, in pieces
-//   START ->                               for each of its ranks
+//   START ->                               for each of its ranks, and of its table servers
 //      <- STARTED or REFUSED
 //   MEMBERS ->                             once all were started: who they are, on all hosts. With
 //                                          it the epoch begins; who is not listed is ended
@@ -25,7 +25,8 @@
 //      <- EXAMINED, CLOCK, MEASURED
 //   CREDIT                               both ways: of OUTPUT and of INPUT so much was taken
 //   SIGNAL, ASK, LOOK, RESIZE, INPUT ->
-//      <- SEEN, ALIVE                      after LOOK: for each rank that runs, and at the end
+//      <- SEEN, ALIVE                      after LOOK: for each rank that runs, and at the end. Servers
+//                                          are not asked
 //   STACKS ->                              what are the ranks' Python stacks?
 //      <- STACK                            of each that runs, as soon as it has answered
 //   GROW ->                                starts an agent on another host, as a branch of this one
@@ -93,7 +94,7 @@
 
 namespace corro::agent {
 
-inline constexpr uint32_t kMessagesVersion = 10;
+inline constexpr uint32_t kMessagesVersion = 11;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
@@ -116,7 +117,9 @@ inline constexpr uint32_t kNoEpochYet = UINT32_MAX;
 struct Subject {
   wire::Digest job{};  ///< digest_of() the job's name.
   uint32_t epoch = 0;
-  int32_t rank = -1;         ///< -1: all ranks of the host, or the agent itself.
+  /// -1: all ranks of the host, or the agent itself; a table server's number is no rank's
+  /// (wire/server_number.h).
+  int32_t rank = -1;
   MemberUuid member{};       ///< Zero where rank is -1.
   uint32_t incarnation = 0;  ///< Which process of this member it is, from 1; 0 where rank is -1.
   bool operator==(const Subject&) const = default;
@@ -239,12 +242,13 @@ struct Forward {
 
 // -- from the commander ---------------------------------------------------------------------------
 
-/// Starts a rank. Those of a host are started in the order of these messages.
+/// Starts a rank, or a table server. Those of a host are started in the order of these messages.
 struct Start {
   std::string job;         ///< Its name.
   std::string agent = {};  ///< Name of the agent's socket for workers; the same in each of these.
   wire::Secret secret = {};
   int32_t size = 1;     ///< Ranks of the job.
+  int32_t servers = 0;  ///< Its table servers.
   std::string program;  ///< "": the one that the agent has, with its arguments.
   std::vector<std::string> arguments;
   std::string directory = {};  ///< "": where the agent is.

@@ -51,6 +51,7 @@ std::vector<MessageBody> one_of_each() {
               .agent = "corro-1",
               .secret = {},
               .size = 8,
+              .servers = 2,
               .program = "/bin/echo",
               .arguments = {"echo", "", "ü"},
               .directory = "/work",

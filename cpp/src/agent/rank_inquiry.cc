@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "wire/server_number.h"
+
 namespace corro::agent {
 namespace {
 
@@ -9,8 +11,8 @@ constexpr Duration kDumpPause = std::chrono::milliseconds(5);  ///< Between look
 
 }  // namespace
 
-void RankInquiry::hear(const Subject& /*about*/, const Start& start) {
-  folder_ = std::filesystem::path(start.program).parent_path();
+void RankInquiry::hear(const Subject& about, const Start& start) {
+  if (!wire::is_server(about.rank)) folder_ = std::filesystem::path(start.program).parent_path();
 }
 
 void RankInquiry::hear(const Subject& about, const Ask& /*ask*/) {
@@ -21,7 +23,7 @@ void RankInquiry::hear(const Subject& about, const Ask& /*ask*/) {
 void RankInquiry::hear(const Subject& /*about*/, const Stacks& /*stacks*/) {
   const AgentCourse& course = station_.course;
   for (size_t rank = 0; rank < station_.ranks.size(); ++rank) {
-    if (course.runs(rank))
+    if (course.runs(rank) && !course.serves(rank))
       dumps_.ask(course.about(rank), station_.ranks[rank].python(), folder_, monotonic_now());
   }
 }

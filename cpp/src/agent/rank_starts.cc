@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "wire/server_number.h"
+
 namespace corro::agent {
 namespace {
 
@@ -41,7 +43,8 @@ void RankStarts::hear(const Subject& about, const Start& start) {
 Result<pid_t> RankStarts::start_rank(const Subject& about, const Start& start) {
   CORRO_TRY(station_.course.admit(about));
   CORRO_TRY(workers_.open(start));
-  WorkerSpec spec = spec_of(start, call_.get());
+  const bool calls = !wire::is_server(about.rank);
+  WorkerSpec spec = spec_of(start, calls ? call_.get() : -1);
   // Its host may have had another number when the socket got its name.
   if (spec.environment.contains("CORRO_AGENT")) spec.environment["CORRO_AGENT"] = workers_.name();
   if (spec.program.empty()) CORRO_TRY(name_program(spec));

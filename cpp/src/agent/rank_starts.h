@@ -1,4 +1,5 @@
-// RankStarts: starts ranks as START says, with the call that CALL has brought for them.
+// RankStarts: starts ranks as START says, with the call that CALL has brought for them, and table
+// servers without one.
 #pragma once
 
 #include "agent/messages.h"

@@ -11,6 +11,7 @@ Status WorkerService::open(const Start& start) {
   options.job = start.job;
   options.secret = start.secret;
   options.size = start.size;
+  options.servers = start.servers;
   options.name = start.agent;
   options.on_hello = [this](wire::WorkerHello hello) { on_hello(std::move(hello)); };
   options.on_put = [this](const std::string& key, const Bytes& value) { on_put(key, value); };

@@ -265,6 +265,9 @@ void describe_hosts(CLI::App& run, Raw& raw) {
       ->type_name("CMD");
   run.add_option("--sync", raw.run.sync, "Bring this folder to the other hosts first")
       ->type_name("DIR");
+  run.add_option("--servers", raw.run.servers,
+                 "Start so many table servers beside the ranks, on the hosts in turn; default: 0")
+      ->type_name("N");
   run.add_option("--fan-out", raw.run.fan_out,
                  "Hosts that the launcher, and the agent of each host, starts itself")
       ->type_name("N")

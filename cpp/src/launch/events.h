@@ -25,6 +25,7 @@ enum class EventKind : uint8_t {
   kWaiting,     ///< Ranks wait too long for this one; without a cause: no longer.
   kEnded,       ///< Its process has ended; the cause is "" if all was well.
   kLost,        ///< A host's agent is gone, with its ranks.
+  kServerLost,  ///< A table server has ended while ranks run, which go on; the cause says how.
   kPrepare,     ///< A new epoch comes, of this number.
   kEpoch,       ///< It has begun.
   kPolicy,      ///< The policy says how long is waited, or who goes, and why.

@@ -39,8 +39,8 @@ TEST(Event, EachKindHasANameOfItsOwn) {
     names.push_back(name_of(static_cast<EventKind>(kind)));
   EXPECT_THAT(names,
               testing::ElementsAre("started", "joined", "step", "checkpoint", "plan", "training",
-                                   "waiting", "ended", "lost", "prepare", "epoch", "policy",
-                                   "fenced", "host", "lead", "stopped", "failure"));
+                                   "waiting", "ended", "lost", "server_lost", "prepare", "epoch",
+                                   "policy", "fenced", "host", "lead", "stopped", "failure"));
 }
 
 TEST(EventFile, TheTimeIsThatOfTheEventAndNotOfTheWord) {

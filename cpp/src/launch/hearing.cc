@@ -20,6 +20,8 @@ void Hearing::hear(AgentLink& link, const agent::Message& message) {
   const auto* output = std::get_if<agent::Output>(&message.body);
   // What is of no rank that runs is dropped, but it had its credit.
   if (output != nullptr) link.uncredited += output->bytes.size();
+  if (const auto server = job_.course.server_of(link.host, message.about))
+    return hear_server(link, *server, message);
   const auto place = job_.course.place_of(link.host, message.about);
   const bool is_new = std::holds_alternative<agent::Started>(message.body);
   if (!place && !is_new) return;
@@ -29,6 +31,15 @@ void Hearing::hear(AgentLink& link, const agent::Message& message) {
   if (const auto* credit = std::get_if<agent::Credit>(&message.body))
     return input_.take(credit->bytes);
   job_.course.hear(link.host, message, now);
+  orders_.carry_out();
+}
+
+void Hearing::hear_server(const AgentLink& link, size_t server, const agent::Message& message) {
+  if (const auto* output = std::get_if<agent::Output>(&message.body))
+    return job_.output.take_server(server, *output);
+  if (const auto* end = std::get_if<agent::OutputEnd>(&message.body))
+    return job_.output.take_server(server, *end);
+  job_.course.hear(link.host, message, monotonic_now());
   orders_.carry_out();
 }
 

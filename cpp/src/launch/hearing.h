@@ -2,6 +2,7 @@
 //
 //   of a rank     output and its end go to the screen and the files, credit to the standard input;
 //                 all else is the course's
+//   of a server   the same, but that it has no input
 //   of a host     the meeting hears it first, then the course. Of a host that comes while ranks run
 //                 it goes to the host watch: whatever it is, the job goes on
 //   of a loss     the host's ranks are lost; a host that comes is refused
@@ -35,6 +36,7 @@ class Hearing {
 
  private:
   void hear(AgentLink& link, const agent::Message& message);
+  void hear_server(const AgentLink& link, size_t server, const agent::Message& message);
   void hear_host(AgentLink& link, const agent::Message& message);
   void note_host(AgentLink& link, const agent::Message& message);
   void on_survey(AgentLink& link);

@@ -18,6 +18,9 @@ using diagnosis::RankEnd;
 constexpr Duration kOldest = std::chrono::hours(24 * 365);  ///< Of what has an age.
 constexpr Duration kOrphanGrace =
     std::chrono::milliseconds(500);  ///< For what a finished rank left running.
+// For table servers, from SIGTERM to KILL: after a job that has ended in order, and after another.
+constexpr Duration kServerGrace = std::chrono::seconds(5);
+constexpr Duration kShortServerGrace = std::chrono::milliseconds(500);
 
 /// How a rank's process has ended, for its event; "" if all was well.
 std::string describe_status(const RankEnd& end) {
@@ -60,6 +63,7 @@ JobCourse::JobCourse(const JobFacts& job, std::vector<agent::Subject> members, O
       job_(members[0].job),
       started_(now),
       members_(job, std::move(members), options_.elastic),
+      servers_(job, job_),
       ends_(members_.places()),
       hang_watch_(options_.long_wait),
       fatal_watch_(options_.hang_timeout) {
@@ -72,6 +76,9 @@ JobCourse::JobCourse(const JobFacts& job, std::vector<agent::Subject> members, O
 void JobCourse::begin(Time now) {
   begun_ = true;
   if (options_.remembers) order(Remember{members_.record()});
+  servers_.begin();
+  for (size_t server = 0; server < servers_.size(); ++server)
+    order(StartServer{servers_.subject(server), servers_.host_of(server), server});
   for (size_t place = 0; place < members_.size(); ++place) start_rank(place);
   order(TellAll{members_.announce()});
   stopping_.start(options_.timeout, now);
@@ -154,6 +161,8 @@ std::optional<size_t> JobCourse::place_of(size_t host, const agent::Subject& abo
 }
 
 void JobCourse::hear(size_t host, const agent::Message& message, Time now) {
+  if (const auto server = server_of(host, message.about))
+    return hear_server(host, *server, message);
   const auto place = place_of(host, message.about);
   if (!place) {
     if (std::holds_alternative<agent::Started>(message.body))
@@ -275,6 +284,7 @@ void JobCourse::lose_host(size_t host, const std::string& why, Time now) {
     if (awaited_hosts_.erase(host) > 0 && !resuming()) go_on(now);
     return;
   }
+  servers_.lose_host(host);
   const std::string text = fmt::format("host {} was lost: {}", members_.host_name(host), why);
   if (running_ == 0) return order(Note{fmt::format("corro: {}\n", text)});
   order(Announce{{.kind = EventKind::kLost,
@@ -341,7 +351,7 @@ void JobCourse::ask_stacks(Time now) {
 }
 
 Time JobCourse::wake() const {
-  return std::min({stopping_.wake(), stacks_.due(), next_epoch_at()});
+  return std::min({stopping_.wake(), stacks_.due(), next_epoch_at(), servers_.wake()});
 }
 
 void JobCourse::tick(Time now) {
@@ -350,6 +360,7 @@ void JobCourse::tick(Time now) {
   for (Stopping::Order what = stopping_.take(now); what != Stopping::Order::kNone;
        what = stopping_.take(now))
     carry_out(what);
+  end_servers(now);
 }
 
 void JobCourse::carry_out(Stopping::Order what) {
@@ -376,6 +387,55 @@ void JobCourse::carry_out(Stopping::Order what) {
 void JobCourse::fence() {
   const bool patient = !stopping_.hard() && refused_.empty();
   tell_all(agent::Fence{.grace = patient ? kOrphanGrace : Duration::zero()});
+}
+
+// -- table servers --------------------------------------------------------------------------------
+
+void JobCourse::hear_server(size_t host, size_t server, const agent::Message& message) {
+  if (const auto* refused = std::get_if<agent::Refused>(&message.body))
+    return refuse_server(server, refused->why);
+  if (const auto* started = std::get_if<agent::Started>(&message.body); started && options_.verbose)
+    order(Note{fmt::format("corro: server {} has pid {}\n", server, started->pid)});
+  // It has not said where it listens: nobody is to wait for that.
+  if (std::holds_alternative<agent::Left>(message.body)) order(TellAll{message, host});
+  const auto* ended = std::get_if<agent::Ended>(&message.body);
+  if (ended != nullptr && servers_.end(server) && goes_on()) lose_server(server, ended->end);
+}
+
+void JobCourse::refuse_server(size_t server, const std::string& why) {
+  servers_.end(server);
+  const std::string text = fmt::format("server {}: {}", server, why);
+  refuse(options_.several_hosts
+             ? fmt::format("host {}: {}", members_.host_name(servers_.host_of(server)), text)
+             : text);
+}
+
+/// The ranks find out when they need it, and know whether they can go on.
+void JobCourse::lose_server(size_t server, const RankEnd& end) {
+  const std::string status = describe_status(end);
+  const std::string how = !end.out_of_memory.empty() ? end.out_of_memory
+                          : status.empty()           ? "it has ended by itself"
+                                                     : status;
+  const std::string text = fmt::format("server {} was lost: {}", server, how);
+  order(Note{fmt::format("corro: {}\n", text)});
+  order(Announce{{.kind = EventKind::kServerLost,
+                  .epoch = members_.epoch(),
+                  .host = members_.host_name(servers_.host_of(server)),
+                  .cause = text}});
+}
+
+/// Once no rank runs any more.
+void JobCourse::end_servers(Time now) {
+  if (!begun_ || running_ > 0) return;
+  const Duration grace = stopping_.impatient() ? Duration::zero()
+                         : stopping_.hard()    ? kShortServerGrace
+                                               : kServerGrace;
+  const auto signal = servers_.end_all(grace, now);
+  for (size_t server = 0; signal && server < servers_.size(); ++server) {
+    if (!servers_.runs(server)) continue;
+    order(TellHost{servers_.host_of(server),
+                   {servers_.subject(server), agent::Signal{.number = *signal, .ends = true}}});
+  }
 }
 
 // -- ranks that end -------------------------------------------------------------------------------

@@ -6,7 +6,8 @@
 //             that is not elastic the first rank that ends badly ends all (stopping.h)
 //   resuming  after resume(), in place of opening: another coordinator has led the job, whose ranks
 //             run. What is said of them waits until each host has said all, or is lost
-//   over      the last rank has ended. What it was all about, result() says
+//   over      the last rank has ended, and then the table servers (servers.h). What it was all
+//             about, result() says
 //
 // It has no clock and no I/O. Its caller reports, takes the orders, and carries them out in order.
 // So a whole job, with its hosts and whatever can happen to them, is a test in one process.
@@ -24,6 +25,7 @@
 #include "diagnosis/hang.h"
 #include "launch/epochs.h"
 #include "launch/events.h"
+#include "launch/servers.h"
 #include "launch/stack_round.h"
 #include "launch/stopping.h"
 
@@ -46,6 +48,12 @@ struct StartRank {
   agent::Subject about;
   Seat seat;
   bool joins = false;  ///< The job has begun without it.
+};
+/// A table server is to be started.
+struct StartServer {
+  agent::Subject about;
+  size_t host = 0;
+  size_t server = 0;  ///< Its number.
 };
 /// Ranks say that they have lost one of this host: it is not waited for as long as others.
 struct SuspectHost {
@@ -77,8 +85,8 @@ struct AnswerStacks {
 struct Remember {
   JobRecord record;  ///< Without the hosts.
 };
-using JobOrder = std::variant<TellHost, TellAll, StartRank, SuspectHost, Announce, Note, ShowStatus,
-                              EndStatus, HoldErrors, AnswerStacks, Remember>;
+using JobOrder = std::variant<TellHost, TellAll, StartRank, StartServer, SuspectHost, Announce,
+                              Note, ShowStatus, EndStatus, HoldErrors, AnswerStacks, Remember>;
 
 // -- the course -----------------------------------------------------------------------------------
 
@@ -152,6 +160,8 @@ class JobCourse {
   [[nodiscard]] bool begun() const { return begun_; }
   [[nodiscard]] bool resuming() const { return !awaited_hosts_.empty(); }
   [[nodiscard]] int running() const { return running_; }
+  /// No rank runs, and no table server is waited for.
+  [[nodiscard]] bool over() const { return running_ == 0 && servers_.over(); }
   /// Why it cannot begin; "": it can.
   [[nodiscard]] const std::string& refused() const { return refused_; }
   /// Why these hosts cannot be used, if that is why.
@@ -174,6 +184,10 @@ class JobCourse {
   [[nodiscard]] uint32_t epoch() const { return members_.epoch(); }
   /// The place of the process that an agent means; none: it is of no process of this job there.
   [[nodiscard]] std::optional<size_t> place_of(size_t host, const agent::Subject& about) const;
+  /// The number of the table server that an agent means; none: it means no such one there.
+  [[nodiscard]] std::optional<size_t> server_of(size_t host, const agent::Subject& about) const {
+    return servers_.find(host, about);
+  }
   /// The places of the epoch's members, by rank.
   [[nodiscard]] const std::vector<size_t>& ranks() const { return members_.ranks(); }
   [[nodiscard]] const agent::Subject& subject(size_t place) const {
@@ -195,6 +209,11 @@ class JobCourse {
   void on(size_t place, const agent::Stack& stack, Time /*now*/) { stacks_.take(place, stack); }
   /// What is about a host, or for others.
   void on(size_t /*place*/, const auto& /*other*/, Time /*now*/) {}
+
+  void hear_server(size_t host, size_t server, const agent::Message& message);
+  void refuse_server(size_t server, const std::string& why);
+  void lose_server(size_t server, const diagnosis::RankEnd& end);
+  void end_servers(Time now);
 
   void start_rank(size_t place);
   void expect_rank(size_t place);
@@ -237,6 +256,7 @@ class JobCourse {
   const wire::Digest job_;
   const Time started_;
   Epochs members_;
+  Servers servers_;
   std::vector<diagnosis::RankEnd> ends_;  ///< By place.
   Stopping stopping_;
   StackRound stacks_;

@@ -32,6 +32,12 @@ void JobOrders::carry_out(const StartRank& order) {
   job_.agents.send(order.seat.host, {order.about, std::move(start)});
 }
 
+void JobOrders::carry_out(const StartServer& order) {
+  job_.agents.send(
+      order.host,
+      {order.about, server_start_of(job_.plan, static_cast<int>(order.server), secret_)});
+}
+
 void JobOrders::carry_out(const Announce& order) {
   job_.output.emit(order.event);
   progress_.hear(order.event, job_.course.ranks().size(), monotonic_now(), wall_now());

@@ -27,6 +27,7 @@ class JobOrders {
   void carry_out(const TellHost& order) { job_.agents.send(order.host, order.message); }
   void carry_out(const TellAll& order);
   void carry_out(const StartRank& order);
+  void carry_out(const StartServer& order);
   void carry_out(const SuspectHost& order) { job_.agents.suspect(order.host, monotonic_now()); }
   void carry_out(const Announce& order);
   void carry_out(const Note& order) { job_.output.note(order.line); }

@@ -32,7 +32,8 @@ size_t screen_width() {
 
 Result<JobOutput::Files> JobOutput::open_files(const LaunchPlan& plan) {
   const Earlier earlier = plan.resumed ? Earlier::kKept : Earlier::kDropped;
-  CORRO_ASSIGN(LogFiles logs, LogFiles::create(plan.job.log_dir, plan.job.places(), earlier));
+  CORRO_ASSIGN(LogFiles logs,
+               LogFiles::create(plan.job.log_dir, plan.job.places(), plan.job.servers, earlier));
   Files files{.logs = std::move(logs), .streams = {}, .events = {}};
   const RunOptions& options = plan.options;
   if (!options.output_dir.empty()) {
@@ -52,10 +53,13 @@ JobOutput::JobOutput(const LaunchPlan& plan, Files files,
       files_(std::move(files)),
       writer_(std::move(writer)),
       caller_(caller),
-      screen_(screen_options(plan), [this](io::Output stream, std::string bytes) {
-        writer_->write(stream == io::Output::kOut ? STDOUT_FILENO : STDERR_FILENO,
-                       std::move(bytes));
-      }) {}
+      verbose_(plan.options.verbose),
+      screen_(screen_options(plan),
+              [this](io::Output stream, std::string bytes) {
+                writer_->write(stream == io::Output::kOut ? STDOUT_FILENO : STDERR_FILENO,
+                               std::move(bytes));
+              }),
+      server_lines_(static_cast<size_t>(plan.job.servers)) {}
 
 void JobOutput::take(size_t place, const agent::Output& output, Time now) {
   const int rank = static_cast<int>(place);
@@ -73,6 +77,19 @@ void JobOutput::take(size_t place, const agent::OutputEnd& end, Time now) {
   const int rank = static_cast<int>(place);
   if (files_.streams) note_incomplete(files_.streams->finish(rank, end.stream));
   screen_.finish(rank, end.stream, now);
+}
+
+void JobOutput::take_server(size_t server, const agent::Output& output) {
+  note_incomplete(files_.logs.append_server(server, output.bytes));
+  show_server(output.stream, server_lines_.feed(server, output.stream, output.bytes));
+}
+
+void JobOutput::take_server(size_t server, const agent::OutputEnd& end) {
+  show_server(end.stream, server_lines_.finish(server, end.stream));
+}
+
+void JobOutput::show_server(io::Output stream, const std::string& lines) {
+  if (!lines.empty() && (stream == io::Output::kErr || verbose_)) note(lines);
 }
 
 /// The job goes on: it is not about its files.

@@ -2,7 +2,7 @@
 // what happens.
 //
 //   screen    what ranks print (screen/screen.h) and corro's lines; a thread writes it
-//   files     rank-N.log and failure.json in the folder of the logs; those of --output-dir
+//   files     rank-N.log, server-N.log and failure.json in the folder of the logs; those of --output-dir
 //   events    --events
 //   caller    what the ranks of corro.run() return, and how the job ended
 #pragma once
@@ -17,6 +17,7 @@
 #include "launch/log_files.h"
 #include "launch/output_files.h"
 #include "launch/plan.h"
+#include "launch/server_lines.h"
 #include "screen/screen.h"
 #include "screen/screen_writer.h"
 
@@ -43,6 +44,9 @@ class JobOutput {
   /// What the rank in this place has printed or returned, and the end of a stream of it.
   void take(size_t place, const agent::Output& output, Time now);
   void take(size_t place, const agent::OutputEnd& end, Time now);
+  /// The same of a table server. Its stderr goes to the screen, with --verbose its stdout, too.
+  void take_server(size_t server, const agent::Output& output);
+  void take_server(size_t server, const agent::OutputEnd& end);
   /// Ranks have to wait: nobody reads the screen.
   [[nodiscard]] bool full() const { return writer_->full(); }
   /// Readable when that has changed.
@@ -74,12 +78,15 @@ class JobOutput {
 
  private:
   void note_incomplete(const Status& status);
+  void show_server(io::Output stream, const std::string& lines);
 
   const std::string error_file_;  ///< TORCHELASTIC_ERROR_FILE of the job; "": none.
   Files files_;
   std::unique_ptr<screen::ScreenWriter> writer_;
   const int caller_;
+  const bool verbose_;
   screen::Screen screen_;
+  ServerLines server_lines_;
 };
 
 }  // namespace corro::launch

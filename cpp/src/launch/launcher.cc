@@ -37,7 +37,7 @@ std::optional<int> Launcher::run(const sigset_t& heard) {
     job_.course.refuse(opened.message());
   }
   const JobCourse& course = job_.course;
-  while (course.running() > 0 && course.refused().empty() && leadership_.holds()) step();
+  while (!course.over() && course.refused().empty() && leadership_.holds()) step();
   const bool is_wanted = !course.begun() && !course.asked();  // By others, with other agents.
   if (leadership_.holds() && !is_wanted) leadership_.end(job_.plan.job.job_id, std::nullopt);
   const bool begins_anew = dialled_ && hearing_.lost_early() && is_wanted;

@@ -11,47 +11,58 @@ namespace {
 
 constexpr std::string_view kLogDir = "--log-dir";
 
-/// N of "rank-N.log" and "rank-N.error.json"; -1 for other names.
-int rank_of_file(std::string_view name) {
-  constexpr std::string_view kRank = "rank-";
-  if (!name.starts_with(kRank)) return -1;
-  name.remove_prefix(kRank.size());
-  int rank = -1;
-  const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
+/// N of "rank-N.log" and "rank-N.error.json" if `whose` is "rank-"; -1 for other names.
+int number_of_file(std::string_view name, std::string_view whose) {
+  if (!name.starts_with(whose)) return -1;
+  name.remove_prefix(whose.size());
+  int number = -1;
+  const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   const std::string_view rest = name.substr(static_cast<size_t>(stop - name.data()));
   const bool ours = error == std::errc() && (rest == ".log" || rest == ".error.json");
-  return ours ? rank : -1;
+  return ours ? number : -1;
 }
 
 /// An earlier job's files would look like this one's: those of ranks that it has not, too.
-void remove_files(const std::string& directory, int ranks) {
+void remove_files(const std::string& directory, int ranks, int servers) {
   std::error_code ignored;
   unlink((directory + "/failure.json").c_str());
   for (int rank = 0; rank < ranks; ++rank)
     unlink(fmt::format("{}/rank-{}.error.json", directory, rank).c_str());
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
-    if (rank_of_file(entry.path().filename().native()) >= ranks) unlink(entry.path().c_str());
+    const std::string name = entry.path().filename();
+    const bool is_other =
+        number_of_file(name, "rank-") >= ranks || number_of_file(name, "server-") >= servers;
+    if (is_other) unlink(entry.path().c_str());
   }
+}
+
+/// WHOSE-N.log of so many.
+Status open_logs(const std::string& directory, std::string_view whose, int count, Earlier earlier,
+                 std::vector<AppendedFile>& files) {
+  for (int number = 0; number < count; ++number) {
+    const std::string path = fmt::format("{}/{}-{}.log", directory, whose, number);
+    CORRO_ASSIGN(AppendedFile file, AppendedFile::create(path, kLogDir, earlier));
+    files.push_back(std::move(file));
+  }
+  return {};
 }
 
 }  // namespace
 
-Result<LogFiles> LogFiles::create(const std::string& directory, int ranks, Earlier earlier) {
+Result<LogFiles> LogFiles::create(const std::string& directory, int ranks, int servers,
+                                  Earlier earlier) {
   LogFiles logs;
   logs.directory_ = directory;
   CORRO_TRY(make_directories(directory, kLogDir));
-  if (earlier == Earlier::kDropped) remove_files(directory, ranks);
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::string path = fmt::format("{}/rank-{}.log", directory, rank);
-    CORRO_ASSIGN(AppendedFile file, AppendedFile::create(path, kLogDir, earlier));
-    logs.files_.push_back(std::move(file));
-  }
+  if (earlier == Earlier::kDropped) remove_files(directory, ranks, servers);
+  CORRO_TRY(open_logs(directory, "rank", ranks, earlier, logs.files_));
+  CORRO_TRY(open_logs(directory, "server", servers, earlier, logs.servers_));
   return logs;
 }
 
-Status LogFiles::append(int rank, std::string_view bytes) {
+Status LogFiles::append_to(AppendedFile& file, std::string_view bytes) {
   if (failed_) return {};
-  Status status = files_[static_cast<size_t>(rank)].append(bytes);
+  Status status = file.append(bytes);
   failed_ = !status.ok();
   return status;
 }

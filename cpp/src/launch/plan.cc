@@ -17,6 +17,7 @@
 #include "launch/ranks.h"
 #include "launch/scheduler.h"
 #include "launch/slurm.h"
+#include "wire/server_number.h"
 
 namespace corro::launch {
 namespace {
@@ -39,7 +40,24 @@ std::string_view elastic_option(const RunOptions& options) {
   return options.back_off ? "--back-off" : "";
 }
 
+/// Ranks of elastic jobs come and go, and tables do not know of that.
+Status check_servers(const RunOptions& options, const PlanInputs& inputs) {
+  if (options.servers < 0 || options.servers > wire::kMostServers) {
+    return {Code::kInvalidArgument,
+            fmt::format("--servers {}: give 0 to {}", options.servers, wire::kMostServers)};
+  }
+  if (options.servers == 0) return {};
+  if (options.elastic()) {
+    return {Code::kInvalidArgument,
+            "--servers: elastic jobs have no table servers; leave out --min-np, --max-np and "
+            "--host-discovery"};
+  }
+  if (inputs.record == nullptr && inputs.dialled.empty()) return {};
+  return {Code::kInvalidArgument, "--servers: jobs of a coordinator have no table servers"};
+}
+
 Status check_options(const RunOptions& options, const PlanInputs& inputs) {
+  CORRO_TRY(check_servers(options, inputs));
   if (options.ranks && (*options.ranks < 1 || *options.ranks > kMaxRanks)) {
     return {Code::kInvalidArgument,
             fmt::format("-np {}: give 1 to {} ranks", *options.ranks, kMaxRanks)};
@@ -111,6 +129,17 @@ Variables common_to(const std::vector<Variables>& all) {
     });
   }
   return common;
+}
+
+/// Where the program of the table servers is, beside the folder of `corro`.
+Result<std::string> find_server_program(const PlanInputs& inputs) {
+  const std::string& bin = inputs.own_directory;
+  std::string path = bin.substr(0, bin.rfind('/')) + "/libexec/corro/corro-server";
+  if (inputs.files.executable(path)) return path;
+  return Status(Code::kNotFound,
+                fmt::format("--servers: {} is not there: this corro was installed without it; "
+                            "install the whole wheel, or CMake's component development-more",
+                            path));
 }
 
 /// Lines about what the user may have meant otherwise.
@@ -325,6 +354,10 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
   if (plan.job.hosts.size() == 1 && plan.job.hosts[0].own)
     CORRO_TRY(settle_host(plan, 0, inputs.machine));
   plan.corro = inputs.own_directory + "/corro";
+  plan.job.servers = options.servers;
+  if (options.servers > 0) {
+    CORRO_ASSIGN(plan.server, find_server_program(inputs));
+  }
   plan.directory = inputs.files.directory;
   if (!options.sync.empty())
     plan.sync = options.sync.starts_with('/') ? options.sync : plan.directory + "/" + options.sync;
@@ -383,7 +416,16 @@ Variables environment_of(const LaunchPlan& plan, const Seat& seat) {
   }
   const bool own = plan.job.hosts[seat.host].own;
   Variables environment = own ? plan.base : for_other_hosts(plan.base);
+  for (const char* name : {"CORRO_SERVER", "CORRO_SERVERS"}) environment.erase(name);
   for (auto& [name, value] : variables) environment[name] = value;
+  return environment;
+}
+
+Variables environment_of_server(const LaunchPlan& plan, int server) {
+  const bool own = plan.job.hosts[plan.job.host_of_server(server)].own;
+  Variables environment = own ? plan.base : for_other_hosts(plan.base);
+  forget_place(environment);
+  for (auto& [name, value] : server_variables(plan.job, server)) environment[name] = value;
   return environment;
 }
 
@@ -403,6 +445,8 @@ std::string announce_plan(const LaunchPlan& plan) {
   for (size_t host = 0; job.hosts.size() > 1 && host < job.hosts.size(); ++host)
     text += fmt::format("corro: {}\n", describe_host(plan, host));
   text += fmt::format("corro: running {}\n", plan.command.program);
+  if (job.servers > 0)
+    text += fmt::format("corro: table servers: {}, running {}\n", job.servers, plan.server);
   const bool theirs = plan.base.contains("OMP_NUM_THREADS");
   text += fmt::format("corro: OMP_NUM_THREADS={} ({})\n",
                       environment_of(plan, plan.job.seat_of(0)).at("OMP_NUM_THREADS"),
@@ -423,6 +467,11 @@ std::string describe_plan(const LaunchPlan& plan) {
                         host.ranks == 1 ? "rank" : "ranks",
                         host.spare == 0 ? "" : fmt::format(", {} more may join", host.spare),
                         plan.ranks_reason.empty() ? "" : ", " + plan.ranks_reason);
+  }
+  for (int server = 0; server < job.servers; ++server) {
+    text +=
+        fmt::format("server {} on {}: {}, log {}/server-{}.log\n", server,
+                    job.hosts[job.host_of_server(server)].name, plan.server, job.log_dir, server);
   }
   text += "command:";
   for (const std::string& word : plan.command.arguments) text += " " + quoted(word);

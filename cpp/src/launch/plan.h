@@ -30,6 +30,7 @@ struct LaunchPlan {
   Variables base;                     ///< The same with --env applied.
   std::vector<Binding> bindings;      ///< By host.
   std::string corro;                  ///< The program's path, for other hosts.
+  std::string server;                 ///< That of the table servers' program; "": there are none.
   std::string directory;              ///< Where the ranks are started.
   std::string sync;                   ///< --sync's folder, absolute; "": none.
   std::string hosts_source;           ///< Who has given the hosts; "" if the user said which.
@@ -78,6 +79,9 @@ struct PlanInputs {
 
 /// The whole environment of a rank; on another host beside what there is.
 [[nodiscard]] Variables environment_of(const LaunchPlan& plan, const Seat& seat);
+
+/// The same of a table server, by its number.
+[[nodiscard]] Variables environment_of_server(const LaunchPlan& plan, int server);
 
 /// What is said before the first rank starts: "" without --verbose if the user said how many.
 [[nodiscard]] std::string announce_plan(const LaunchPlan& plan);

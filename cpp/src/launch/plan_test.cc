@@ -476,6 +476,48 @@ TEST(DryRun, ShowsHostsRanksBindingsAndVariables) {
   EXPECT_THAT(text, Not(HasSubstr("HOME")));
 }
 
+TEST(TableServers, AreInThePlanAndItsRanksKnowOfThem) {
+  RunOptions options = run({"train.py"}, 2);
+  options.servers = 2;
+  PlanInputs facts = inputs();
+  const std::string program = "/opt/corro/libexec/corro/corro-server";
+  EXPECT_THAT(make_plan(options, facts).status().message(),
+              HasSubstr("--servers: " + program + " is not there"));
+  facts.files = files({"train.py", "/usr/bin/python3", program});
+  facts.environment["CORRO_SERVER"] = "7";
+  const auto plan = make_plan(options, facts);
+  const Variables rank = environment_of(*plan, plan->job.seat_of(0));
+  EXPECT_EQ(rank.at("CORRO_SERVERS"), "2");
+  EXPECT_FALSE(rank.contains("CORRO_SERVER")) << "of a job that has started this one";
+  EXPECT_THAT(describe_plan(*plan),
+              HasSubstr("server 1 on node7: " + program +
+                        ", log corro-runs/20260101-000000-train/server-1.log\n"));
+  EXPECT_FALSE(environment_of(*make_plan(run({"train.py"}, 2), facts), plan->job.seat_of(0))
+                   .contains("CORRO_SERVERS"));
+}
+
+TEST(TableServers, AreRefusedInOneLineWhereThereAreNone) {
+  const auto why = [](int servers, auto change) {
+    RunOptions options = run({"train.py"}, 2);
+    options.servers = servers;
+    PlanInputs facts = inputs();
+    change(options, facts);
+    const Status status = make_plan(options, facts).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    return status.message();
+  };
+  const auto nothing = [](RunOptions&, PlanInputs&) {};
+  EXPECT_EQ(why(-1, nothing), "--servers -1: give 0 to 1024");
+  EXPECT_EQ(why(1025, nothing), "--servers 1025: give 0 to 1024");
+  EXPECT_THAT(why(1, [](RunOptions& options, PlanInputs&) { options.least = 1; }),
+              StartsWith("--servers: elastic jobs have no table servers; leave out"));
+  EXPECT_THAT(why(1, [](RunOptions& options, PlanInputs&) { options.discovery = "x"; }),
+              StartsWith("--servers: elastic jobs"));
+  EXPECT_THAT(why(1, [](RunOptions&,
+                        PlanInputs& facts) { facts.dialled = {{.name = "node1", .slots = 2}}; }),
+              HasSubstr("jobs of a coordinator"));
+}
+
 TEST(ParseShow, ReadsModesAndRanks) {
   EXPECT_EQ(screen::parse_show("all")->mode, screen::ShowMode::kAll);
   EXPECT_EQ(screen::parse_show("errors")->mode, screen::ShowMode::kErrors);

@@ -28,6 +28,7 @@ agent::Start start_of(const LaunchPlan& plan, const Seat& seat, const wire::Secr
                      .agent = plan.job.agent_on(seat.host),
                      .secret = secret,
                      .size = plan.job.ranks,
+                     .servers = plan.job.servers,
                      .program = plan.command.program,
                      .arguments = plan.command.arguments,
                      .environment = environment_of(plan, seat)};
@@ -62,6 +63,22 @@ agent::Start joiner_start_of(const LaunchPlan& plan, const Seat& seat, const wir
   // torch's store is not there any more: who asks for it is told at once, and does not wait for it.
   for (const char* name : {"MASTER_ADDR", "MASTER_PORT"}) start.environment.erase(name);
   start.input = agent::StandardInput::kNone;
+  return start;
+}
+
+agent::Start server_start_of(const LaunchPlan& plan, int server, const wire::Secret& secret) {
+  const size_t host = plan.job.host_of_server(server);
+  agent::Start start{.job = plan.job.job_id,
+                     .agent = plan.job.agent_on(host),
+                     .secret = secret,
+                     .size = plan.job.ranks,
+                     .servers = plan.job.servers,
+                     .program = plan.server,
+                     .arguments = {plan.server, "server"},
+                     .environment = environment_of_server(plan, server)};
+  if (plan.job.hosts[host].own) return start;
+  start.directory = plan.directory;
+  start.adds_environment = true;
   return start;
 }
 

@@ -17,6 +17,10 @@ namespace corro::launch {
 [[nodiscard]] agent::Start joiner_start_of(const LaunchPlan& plan, const Seat& seat,
                                            const wire::Secret& secret);
 
+/// The same for a table server, which has neither input nor terminal.
+[[nodiscard]] agent::Start server_start_of(const LaunchPlan& plan, int server,
+                                           const wire::Secret& secret);
+
 /// The places of a job that begins, each with a new member in its first incarnation; of epoch 0.
 [[nodiscard]] std::vector<agent::Subject> new_members(const wire::Digest& job, int places);
 /// Who they are, for all agents. `members`: by rank, of one epoch; `hosts`: the number of each one's

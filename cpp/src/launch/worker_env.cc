@@ -17,10 +17,10 @@ bool is_name(std::string_view text) {
          std::string_view::npos;
 }
 
-constexpr std::array kReserved = {"CORRO_RUN",         "CORRO_RANK",       "CORRO_SIZE",
-                                  "CORRO_LOCAL_RANK",  "CORRO_LOCAL_SIZE", "CORRO_NODE_RANK",
-                                  "CORRO_NODES",       "CORRO_JOB_ID",     "CORRO_AGENT",
-                                  "CORRO_MEMBER_UUID", "CORRO_JOINS"};
+constexpr std::array kReserved = {
+    "CORRO_RUN",       "CORRO_RANK",   "CORRO_SIZE",   "CORRO_LOCAL_RANK", "CORRO_LOCAL_SIZE",
+    "CORRO_NODE_RANK", "CORRO_NODES",  "CORRO_JOB_ID", "CORRO_AGENT",      "CORRO_MEMBER_UUID",
+    "CORRO_JOINS",     "CORRO_SERVER", "CORRO_SERVERS"};
 
 void add_torchrun_names(const JobFacts& job, const Seat& seat, Variables& variables) {
   const JobHost& host = job.hosts[seat.host];
@@ -118,6 +118,7 @@ Variables worker_variables(const JobFacts& job, const Seat& seat, const Variable
   if (!host.id.empty()) variables["CORRO_HOST_ID"] = host.id;
   variables["CORRO_JOB_ID"] = job.job_id;
   variables["CORRO_AGENT"] = job.agent_on(seat.host);
+  if (job.servers > 0) variables["CORRO_SERVERS"] = std::to_string(job.servers);
   add_torchrun_names(job, seat, variables);
   add_horovod_names(job, seat, variables);
   // Lines reach the screen when they are printed; a crash in native code shows its Python stack.
@@ -128,6 +129,25 @@ Variables worker_variables(const JobFacts& job, const Seat& seat, const Variable
     if (!base.contains(name)) variables[name] = value;
   }
   return variables;
+}
+
+Variables server_variables(const JobFacts& job, int server) {
+  const size_t number = job.host_of_server(server);
+  const JobHost& host = job.hosts[number];
+  Variables variables = {{"CORRO_RUN", "1"},
+                         {"CORRO_SERVER", std::to_string(server)},
+                         {"CORRO_SERVERS", std::to_string(job.servers)},
+                         {"CORRO_SIZE", std::to_string(job.ranks)},
+                         {"CORRO_NODES", std::to_string(job.hosts.size())},
+                         {"CORRO_JOB_ID", job.job_id},
+                         {"CORRO_AGENT", job.agent_on(number)}};
+  if (!host.address.empty()) variables["CORRO_LISTEN"] = host.address;
+  if (!host.id.empty()) variables["CORRO_HOST_ID"] = host.id;
+  return variables;
+}
+
+void forget_place(Variables& base) {
+  for (const char* name : kReserved) base.erase(name);
 }
 
 Variables for_other_hosts(Variables base) {

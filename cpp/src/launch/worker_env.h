@@ -39,6 +39,7 @@ struct JobFacts {
   std::string error_dir;  ///< The same, absolute, for TORCHELASTIC_ERROR_FILE of each rank.
   int ranks = 1;
   int most = 0;                ///< Ranks that may be there at a time; 0: as many.
+  int servers = 0;             ///< Table servers.
   int master_port = 0;         ///< Free on the first host.
   std::vector<JobHost> hosts;  ///< In the order of their ranks; at least one.
 
@@ -49,6 +50,10 @@ struct JobFacts {
   /// The number of the host that a rank of epoch 0 is on.
   [[nodiscard]] size_t host_of(int rank) const;
   [[nodiscard]] Seat seat_of(int rank) const;
+  /// The number of the host of a table server: they go around.
+  [[nodiscard]] size_t host_of_server(int server) const {
+    return static_cast<size_t>(server) % hosts.size();
+  }
   /// The name of a host's agent: several may be on one machine.
   [[nodiscard]] std::string agent_on(size_t host) const {
     return host == 0 ? agent : agent + "-" + std::to_string(host);
@@ -64,6 +69,12 @@ struct JobFacts {
 /// what the user has: OMP_NUM_THREADS and Python's settings there are kept. Pure.
 [[nodiscard]] Variables worker_variables(const JobFacts& job, const Seat& seat,
                                          const Variables& base);
+
+/// The same for a table server. Pure.
+[[nodiscard]] Variables server_variables(const JobFacts& job, int server);
+
+/// Takes the place in another job, whose rank has started this one, out of it.
+void forget_place(Variables& base);
 
 /// What of the launcher's environment is for other hosts as well: all but what belongs to a host, a
 /// login or a terminal. Pure.

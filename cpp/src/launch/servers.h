@@ -1,0 +1,66 @@
+// Servers: the table servers of a job, for its launcher. They are processes of the job, and no ranks:
+// nobody waits for one, and the job goes on without one that ends.
+//
+//   not begun   the hosts are being prepared
+//   serving     ranks run
+//   ending      from end() on no rank runs: SIGTERM, and KILL when the grace is over
+//   over        none runs, or all were killed: what cannot be killed is the fence's matter
+//
+// Server I is on host I mod hosts, and stays there.
+#pragma once
+
+#include <csignal>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/messages.h"
+#include "base/clock.h"
+#include "launch/worker_env.h"
+
+namespace corro::launch {
+
+/// Pure, but that their uuids are drawn: time is injected. Loop-confined.
+class Servers {
+ public:
+  Servers(const JobFacts& job, const wire::Digest& digest);
+
+  [[nodiscard]] size_t size() const { return servers_.size(); }
+  [[nodiscard]] const agent::Subject& subject(size_t server) const {
+    return servers_[server].about;
+  }
+  [[nodiscard]] size_t host_of(size_t server) const { return servers_[server].host; }
+  /// The one that an agent means; none: it means a rank, or nobody.
+  [[nodiscard]] std::optional<size_t> find(size_t host, const agent::Subject& about) const;
+  [[nodiscard]] bool runs(size_t server) const { return servers_[server].runs; }
+  [[nodiscard]] bool any_runs() const;
+
+  /// All are started.
+  void begin();
+  /// It has ended. False: that is known.
+  bool end(size_t server);
+  /// All of a host, which was lost.
+  void lose_host(size_t host);
+
+  /// No rank runs any more: the signal that those that run are to get now; none: nothing is to be
+  /// done. `grace`: from SIGTERM to KILL; may become shorter.
+  [[nodiscard]] std::optional<int> end_all(Duration grace, Time now);
+  /// When end_all() has more to say.
+  [[nodiscard]] Time wake() const;
+  /// Nothing is waited for.
+  [[nodiscard]] bool over() const { return killed_ || !any_runs(); }
+
+ private:
+  struct Server {
+    agent::Subject about;
+    size_t host = 0;
+    bool runs = false;
+  };
+
+  std::vector<Server> servers_;
+  Time asked_at_ = Time::never();  ///< To end.
+  Duration grace_{};
+  bool killed_ = false;
+};
+
+}  // namespace corro::launch
