@@ -1,0 +1,165 @@
+"""A rank that uses tables: `table_worker.py CASE`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import corro.table
+
+Floats = NDArray[np.float32]
+DIM, KEYS, STEPS = 3, 50, 20
+
+
+def drawn(rank: int, step: int) -> tuple[NDArray[np.int64], Floats]:
+    """What a rank pushes in a step: ids, some of them twice, also none."""
+    random = np.random.default_rng((rank, step))
+    ids = random.integers(-5, KEYS, random.integers(0, 40))
+    return ids, random.standard_normal((len(ids), DIM)).astype(np.float32)
+
+
+def summed(ids: NDArray[np.int64], grads: Floats) -> dict[int, Floats]:
+    """The gradients of each id, added up in the order of the ids."""
+    sums: dict[int, Floats] = {}
+    for key, grad in zip(ids.tolist(), grads, strict=True):
+        sums[key] = sums[key] + grad if key in sums else grad
+    return sums
+
+
+def expected(start: Floats, keys: NDArray[np.int64], ranks: int) -> Floats:
+    """The rows after all steps, in numpy."""
+    rows = dict(zip(keys.tolist(), start.copy(), strict=True))
+    for step in range(STEPS):
+        total: dict[int, Floats] = {}
+        for rank in range(ranks):
+            for key, grad in summed(*drawn(rank, step)).items():
+                total[key] = total[key] + grad if key in total else grad
+        for key, grad in total.items():
+            rows[key] = rows[key] - np.float32(0.5) * grad
+    return np.stack([rows[key] for key in keys.tolist()])
+
+
+def exact() -> None:
+    """Steps of all ranks give the bits that numpy gives."""
+    corro.init()
+    table = corro.table.Table(
+        "t", DIM, optimizer=corro.table.SGD(lr=0.5), initial=corro.table.Normal(0.0, 1.0)
+    )
+    keys = np.arange(-5, KEYS)
+    start = table.pull(keys)
+    for step in range(STEPS):
+        table.push(*drawn(corro.rank(), step))
+    assert (table.pull(keys) == expected(start, keys, corro.size())).all()
+    assert table.steps == STEPS
+    # The same table once more, and another one.
+    again = corro.table.Table(
+        "t", DIM, optimizer=corro.table.SGD(lr=0.5), initial=corro.table.Normal(0.0, 1.0)
+    )
+    other = corro.table.Table("other", 1, initial=corro.table.Constant(2.0))
+    assert again.steps == STEPS
+    assert (other.pull([[1], [2]]) == 2.0).all()
+    print(f"exact with {corro.size()} ranks")
+
+
+def late() -> None:
+    """Rank 1 does not push."""
+    corro.init()
+    table = corro.table.Table("t", DIM)
+    if corro.rank() == 0:
+        try:
+            table.push([1], np.ones((1, DIM)))
+        except corro.TimeoutError as error:
+            print(f"late: {error}")
+    corro.barrier(timeout=60.0)
+
+
+def differing() -> None:
+    """Ranks make a table otherwise, and push with other rates."""
+    corro.init()
+    rank = corro.rank()
+    if rank == 0:
+        table = corro.table.Table("t", DIM)
+    corro.barrier()
+    if rank == 1:
+        try:
+            corro.table.Table("t", DIM + 1)
+        except corro.InvalidArgumentError as error:
+            print(f"differing: {error}")
+        table = corro.table.Table("t", DIM)
+        table.lr = 2.0
+    try:
+        table.push([], np.ones((0, DIM)))
+    except corro.InvalidArgumentError as error:
+        print(f"differing: {error}")
+
+
+def lost() -> None:
+    """A server is killed; ranks are told, and go on."""
+    corro.init()
+    table = corro.table.Table("t", DIM)
+    table.push([1], np.ones((1, DIM)))
+    corro.barrier()
+    if corro.rank() == 0:
+        os.kill(server_process(1), signal.SIGKILL)
+    corro.barrier()
+    try:
+        while True:
+            table.push(range(100), np.ones((100, DIM)))
+    except corro.UnavailableError as error:
+        print(f"lost: {error}")
+    corro.barrier()
+    print(f"goes on: rank {corro.rank()}")
+
+
+def interrupted() -> None:
+    """Ctrl-C ends a push that waits."""
+    corro.init()
+    table = corro.table.Table("t", DIM)
+    if corro.rank() == 0:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        try:
+            table.push([1], np.ones((1, DIM)))
+        except KeyboardInterrupt:
+            print("interrupted")
+    corro.barrier(timeout=60.0)
+
+
+def forked() -> None:
+    """A child has no tables."""
+    table = corro.table.Table("t", DIM)
+    if (child := os.fork()) == 0:
+        try:
+            table.pull([1])
+        except corro.FailedPreconditionError as error:
+            print(f"forked: {error}", flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert table.pull([1]).shape == (1, DIM)
+
+
+def server_process(index: int) -> int:
+    """The pid of a server of this job: of the same agent as this process."""
+    wanted = f"CORRO_SERVER={index}".encode()
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                environment = (path / "environ").read_bytes().split(b"\0")
+                parent = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            if wanted in environment and parent == os.getppid():
+                return int(path.name)
+        time.sleep(0.1)
+    raise AssertionError(f"there is no server {index}")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
