@@ -20,6 +20,7 @@ class Tables:
         optimizer: Optimizer,
         initial: Initial,
         retention: Retention,
+        replicas: int,
     ) -> int:
         """Returns the table's number."""
     def pull(self, table: int, ids: int, count: int, values: int) -> None: ...

@@ -191,6 +191,7 @@ class Table:
         admit_after: int = 1,
         evict_after: int = 0,
         budget: int = 0,
+        replicas: int = 1,
     ) -> None:
         """Makes the table, or finds it on its servers. Blocks until these have answered.
 
@@ -208,12 +209,14 @@ class Table:
             evict_after: a row goes that no push has changed for so many steps; 0: never.
             budget: bytes of rows and index on each server, beyond which rows that were not used
                 lately go; 0: no limit.
+            replicas: further servers that have each row, up to 3; with fewer servers as many as
+                there are. So many may be lost before rows are.
 
         Raises:
             InvalidArgumentError: a value is none of these, or other ranks have made the table
                 otherwise.
             FailedPreconditionError: the job has several ranks and no servers.
-            UnavailableError: a server is lost.
+            UnavailableError: so many servers are lost that nobody has some rows.
         """
         self._name = str(name)
         self._dim = _arguments.whole("dim", dim, 1, _arguments.MOST_U32)
@@ -244,6 +247,7 @@ class Table:
                 self._optimizer._values(),
                 initial._values(),
                 retention,
+                _arguments.whole("replicas", replicas, 0, _arguments.MOST_U32),
             )
 
     @property
@@ -302,7 +306,7 @@ class Table:
 
         Raises:
             InvalidArgumentError: ids are no integers.
-            UnavailableError: a server is lost.
+            UnavailableError: so many servers are lost that nobody has some rows.
             TimeoutError: a server has not answered in time.
         """
         keys = _keys(ids)
@@ -327,7 +331,7 @@ class Table:
                 changed, and other ranks wait for this one.
             TimeoutError: names ranks that have not pushed in time. Whether the step was taken is
                 not known after this and the next one: the table is of no use any more.
-            UnavailableError: a server is lost.
+            UnavailableError: so many servers are lost that nobody has some rows.
         """
         keys = _keys(ids)
         gradients = numpy.ascontiguousarray(grads, numpy.float32)

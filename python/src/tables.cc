@@ -73,7 +73,7 @@ class Tables {
 
   uint32_t open(std::string name, uint32_t dim, int dtype, uint64_t seed,
                 const GivenOptimizer& optimizer, const GivenInitial& initial,
-                const GivenRetention& retention) {
+                const GivenRetention& retention, uint32_t replicas) {
     const auto& [least_pushes, idle_steps, most_bytes] = retention;
     const table::TableSpec spec{.name = std::move(name),
                                 .dim = dim,
@@ -84,7 +84,7 @@ class Tables {
                                 .retention = {least_pushes, idle_steps, most_bytes}};
     table::TableNumber number = 0;
     run([&]() -> Status {
-      CORRO_ASSIGN(number, tables_->open(spec));
+      CORRO_ASSIGN(number, tables_->open(spec, replicas));
       dims_.resize(std::max<size_t>(dims_.size(), number + 1), dim);
       return {};
     });
@@ -196,7 +196,7 @@ std::unique_ptr<Tables> served(double seconds) {
 NB_MODULE(_tables, module) {
   nb::class_<Tables>(module, "Tables")
       .def("open", &Tables::open, "name"_a, "dim"_a, "dtype"_a, "seed"_a, "optimizer"_a,
-           "initial"_a, "retention"_a)
+           "initial"_a, "retention"_a, "replicas"_a)
       .def("pull", &Tables::pull, "table"_a, "ids"_a, "count"_a, "values"_a)
       .def("push", &Tables::push, "table"_a, "ids"_a, "count"_a, "gradients"_a)
       .def("set_lr", &Tables::set_lr, "table"_a, "lr"_a)

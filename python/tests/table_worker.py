@@ -99,10 +99,26 @@ def differing() -> None:
         print(f"differing: {error}")
 
 
-def lost() -> None:
-    """A server is killed; ranks are told, and go on."""
+def survives() -> None:
+    """A server is killed between steps, and no row is lost."""
     corro.init()
-    table = corro.table.Table("t", DIM)
+    table = corro.table.Table(
+        "t", DIM, optimizer=corro.table.SGD(lr=0.5), initial=corro.table.Normal(0.0, 1.0)
+    )
+    keys = np.arange(-5, KEYS)
+    start = table.pull(keys)
+    for step in range(STEPS):
+        if step == 7 and corro.rank() == 1:
+            os.kill(server_process(1), signal.SIGKILL)
+        table.push(*drawn(corro.rank(), step))
+    assert (table.pull(keys) == expected(start, keys, corro.size())).all()
+    print(f"survives with {corro.size()} ranks")
+
+
+def lost() -> None:
+    """A server is killed that alone had some rows; ranks are told, and go on."""
+    corro.init()
+    table = corro.table.Table("t", DIM, replicas=0)
     table.push([1], np.ones((1, DIM)))
     corro.barrier()
     if corro.rank() == 0:

@@ -37,7 +37,14 @@ def test_ranks_that_differ_are_told(launch: Launch) -> None:
     assert output.count("with lr 0.01, and rank 1 with 2") == 2
 
 
-def test_a_server_that_is_lost_is_named_and_ranks_go_on(launch: Launch) -> None:
+@pytest.mark.parametrize("servers", [2, 3])
+def test_no_push_is_lost_with_a_server(launch: Launch, servers: int) -> None:
+    output = run(launch, "survives", servers=servers)
+    assert output.count("survives with 2 ranks") == 2
+    assert "corro: server 1 was lost: killed by SIGKILL" in output
+
+
+def test_rows_that_nobody_has_are_named_and_ranks_go_on(launch: Launch) -> None:
     output = run(launch, "lost")
     assert len(re.findall(r"lost: table t: push \d+: server 1 \(127\.0\.0\.1:\d+\)", output)) == 2
     assert output.count("goes on: rank") == 2
@@ -143,6 +150,7 @@ BAD: list[tuple[str, Callable[[corro.table.Table], object], str]] = [
     ("optimizer", lambda _: table("optimizer", optimizer="rmsprop"), "sgd, momentum"),
     ("lr", lambda _: table("lr", optimizer=corro.table.SGD(lr=-1.0)), "lr is -1"),
     ("set", lambda t: setattr(t, "lr", float("nan")), "lr"),
+    ("replicas", lambda _: table("replicas", replicas=-1), "replicas has to be a whole number"),
     ("initial", lambda _: table("initial", initial=3), "Constant, Uniform or Normal"),
 ]
 

@@ -13,7 +13,7 @@ namespace {
 
 class LocalTables final : public Tables {
  public:
-  Result<TableNumber> open(const TableSpec& spec) override {
+  Result<TableNumber> open(const TableSpec& spec, uint32_t /*replicas*/) override {
     const auto found = std::ranges::find(tables_, spec.name, &Kept::name);
     if (found != tables_.end()) {
       CORRO_TRY(check_alike(spec, found->rows->spec()));

@@ -124,6 +124,7 @@ Bytes encode_open(const Open& open) {
   writer.write(retention.most_bytes);
   writer.write(open.rank);
   writer.write(open.ranks);
+  writer.write(open.replicas);
   return writer.take();
 }
 
@@ -149,7 +150,9 @@ Result<Open> decode_open(BytesView body) {
   fields.take(spec.retention.most_bytes);
   fields.take(open.rank);
   fields.take(open.ranks);
-  if (!fields.done() || open.ranks == 0 || open.ranks > kMaxRanks || open.rank >= open.ranks)
+  fields.take(open.replicas);
+  if (!fields.done() || open.ranks == 0 || open.ranks > kMaxRanks || open.rank >= open.ranks ||
+      open.replicas > kMaxReplicas)
     return malformed("OPEN");
   return open;
 }
@@ -222,6 +225,20 @@ Result<Push> decode_push(BytesView body, uint32_t dim) {
   const bool fits = push.head.first <= push.head.rows && keys <= push.head.rows - push.head.first;
   if (push.head.step == 0 || !fits || !ascends(push.keys)) return malformed("PUSH");
   return push;
+}
+
+Bytes encode_lost(uint32_t request, uint32_t server) {
+  ByteWriter writer;
+  writer.write(server);
+  return encode_message({.kind = MessageKind::kLost, .request = request}, writer.bytes());
+}
+
+Result<uint32_t> decode_lost(BytesView body) {
+  Fields fields(body);
+  uint32_t server = 0;
+  fields.take(server);
+  if (!fields.done()) return malformed("LOST");
+  return server;
 }
 
 Bytes encode_error(const Status& status) {

@@ -9,6 +9,8 @@
 //   PUSH ->                             a part of this rank's gradients in one step of the table
 //      <- PUSHED                        the part is there; after the last one: the step is applied
 //      <- ERROR                         in the place of any answer
+//   LOST ->                             a server that this rank cannot reach
+//      <- LOST                          to all ranks: none uses that server any more
 //
 // Answers carry the number of their request, and come in any order. A table has the number that the
 // worker gave it in OPEN, on this connection.
@@ -34,8 +36,9 @@ enum class MessageKind : uint8_t {
   kPush = 5,
   kPushed = 6,
   kError = 7,
+  kLost = 8,
 };
-inline constexpr uint8_t kLastMessageKind = 7;
+inline constexpr uint8_t kLastMessageKind = 8;
 
 inline constexpr size_t kHeaderBytes = 16;
 /// Of a body. Whoever has more to say says it in several messages.
@@ -44,6 +47,8 @@ inline constexpr size_t kMaxBodyBytes = size_t{64} << 20U;
 inline constexpr uint32_t kMaxRanks = 1U << 16U;
 /// Tables that a worker uses on one connection.
 inline constexpr uint16_t kMaxTables = 4096;
+/// Further servers that have a row.
+inline constexpr uint32_t kMaxReplicas = 3;
 
 struct Header {
   MessageKind kind = MessageKind::kOpen;
@@ -56,6 +61,7 @@ struct Open {
   TableSpec spec;
   uint32_t rank = 0;
   uint32_t ranks = 1;
+  uint32_t replicas = 0;  ///< Further servers that have each row.
   bool operator==(const Open&) const = default;
 };
 struct Opened {
@@ -100,6 +106,11 @@ struct Push {
 [[nodiscard]] Result<std::span<const uint64_t>> decode_pull(BytesView body);
 /// INVALID_ARGUMENT if keys do not ascend, or rows of `dim` elements do not fit the length.
 [[nodiscard]] Result<Push> decode_push(BytesView body, uint32_t dim);
+
+/// A whole message.
+[[nodiscard]] Bytes encode_lost(uint32_t request, uint32_t server);
+/// The number of the server that LOST tells of.
+[[nodiscard]] Result<uint32_t> decode_lost(BytesView body);
 
 [[nodiscard]] Bytes encode_error(const Status& status);
 /// The failure that ERROR tells of.

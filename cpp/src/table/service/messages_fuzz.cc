@@ -49,6 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (header->kind == MessageKind::kOpened) (void)corro::table::decode_opened(body);
   if (header->kind == MessageKind::kPull) (void)corro::table::decode_pull(body);
   if (header->kind == MessageKind::kPush) try_push(body, 1 + header->table % 8);
+  if (header->kind == MessageKind::kLost) (void)corro::table::decode_lost(body);
   if (header->kind == MessageKind::kError) CORRO_CHECK(!corro::table::decode_error(body).ok());
   return 0;
 }

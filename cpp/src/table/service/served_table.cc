@@ -14,11 +14,15 @@ constexpr size_t kNamedRanks = 3;
 
 Result<std::unique_ptr<ServedTable>> ServedTable::create(const Open& open) {
   CORRO_ASSIGN(auto rows, LocalTable::create(open.spec));
-  return std::unique_ptr<ServedTable>(new ServedTable(std::move(rows), open.ranks));
+  return std::unique_ptr<ServedTable>(new ServedTable(std::move(rows), open));
 }
 
 Status ServedTable::open(const Open& open) const {
   CORRO_TRY(check_alike(open.spec, spec()));
+  if (open.replicas != replicas_) {
+    return {Code::kInvalidArgument, fmt::format("table {}: replicas is {} here and {} there",
+                                                spec().name, open.replicas, replicas_)};
+  }
   if (open.ranks == pushes_.size()) return {};
   return {Code::kFailedPrecondition,
           fmt::format("table {}: {} ranks use it, and rank {} says that there are {}", spec().name,

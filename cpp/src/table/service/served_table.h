@@ -37,7 +37,7 @@ class ServedTable {
   [[nodiscard]] static Result<std::unique_ptr<ServedTable>> create(const Open& open);
 
   /// FAILED_PRECONDITION or INVALID_ARGUMENT if this rank means another table by this name, or
-  /// another number of ranks.
+  /// another number of ranks or replicas.
   [[nodiscard]] Status open(const Open& open) const;
   [[nodiscard]] const TableSpec& spec() const { return rows_->spec(); }
   [[nodiscard]] uint64_t steps() const { return steps_; }
@@ -72,14 +72,15 @@ class ServedTable {
     std::vector<float> gradients;
   };
 
-  ServedTable(std::unique_ptr<LocalTable> rows, uint32_t ranks)
-      : rows_(std::move(rows)), pushes_(ranks) {}
+  ServedTable(std::unique_ptr<LocalTable> rows, const Open& open)
+      : rows_(std::move(rows)), replicas_(open.replicas), pushes_(open.ranks) {}
   [[nodiscard]] Status check_part(const RankPush& known, uint32_t rank, const Push& push) const;
   [[nodiscard]] Status check_rates() const;
   Status take_step();
   void add_up(std::vector<uint64_t>& keys, std::vector<float>& gradients) const;
 
   std::unique_ptr<LocalTable> rows_;
+  const uint32_t replicas_;
   std::vector<RankPush> pushes_;  ///< By rank.
   size_t whole_ = 0;
   uint64_t steps_ = 0;

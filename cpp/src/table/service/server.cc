@@ -139,6 +139,7 @@ Status TableServer::hear(Client& client, ServerConnection::Message message) {
 
 Status TableServer::answer(Client& client, const ServerConnection::Message& message) {
   if (message.header.kind == MessageKind::kOpen) return open(client, message);
+  if (message.header.kind == MessageKind::kLost) return give_up(client, message);
   const auto found = client.connection->tables.find(message.header.table);
   if (found == client.connection->tables.end())
     return {Code::kInternal, "table: a message about a table that was not opened"};
@@ -168,6 +169,21 @@ Status TableServer::open(Client& client, const ServerConnection::Message& messag
                                           .table = message.header.table,
                                           .request = message.header.request},
                                          encode_opened({table.steps()})));
+  for (const uint32_t server : lost_) client.connection->send(encode_lost(0, server));
+  return {};
+}
+
+Status TableServer::give_up(Client& client, const ServerConnection::Message& message) {
+  CORRO_ASSIGN(const uint32_t server, decode_lost(message.body));
+  if (server >= static_cast<uint32_t>(wire::kMostServers)) return {Code::kInternal, "no server"};
+  client.connection->send(encode_lost(message.header.request, server));
+  if (!lost_.insert(server).second) return {};
+  for (auto& other : clients_ | std::views::values) {
+    if (!other.connection->is_known() || other.number == client.number) continue;
+    other.connection->send(encode_lost(0, server));
+    // A connection that is over is closed when the loop comes to it.
+    if (other.connection->flush().ok()) watch(other);
+  }
   return {};
 }
 

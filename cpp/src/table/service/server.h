@@ -7,6 +7,9 @@
 // PUSHED, which waits for the pushes of the other ranks (served_table.h), no longer than the rank
 // has patience: then it is told for whom the step waits.
 //
+// A rank that cannot reach another server says so here, and all ranks hear of it: they leave that
+// server together, since it would wait for the pushes of those that have left.
+//
 // A connection that breaks takes nothing along: its rank comes again, opens its tables, and says
 // once more what was not answered. What a stranger sends ends its connection, and nothing else.
 #pragma once
@@ -14,6 +17,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -82,6 +86,7 @@ class TableServer {
   Status answer(Client& client, const ServerConnection::Message& message);
   Status open(Client& client, const ServerConnection::Message& message);
   Status pull(Client& client, const ServerConnection::Message& message, ServedTable& table);
+  Status give_up(Client& client, const ServerConnection::Message& message);
   Status push(Client& client, const ServerConnection::Message& message, ServedTable& table);
   void finish_step(Kept& kept);
   void expire_pushes(Time now);
@@ -93,6 +98,7 @@ class TableServer {
   uint64_t last_number_ = 0;
   std::unordered_map<int, Client> clients_;  ///< By descriptor.
   std::map<std::string, Kept> tables_;       ///< By name.
+  std::set<uint32_t> lost_;                  ///< Other servers that no rank uses any more.
 };
 
 }  // namespace corro::table

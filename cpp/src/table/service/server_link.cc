@@ -19,6 +19,7 @@ void ServerLink::open(uint16_t table, Bytes body, Answer answer) {
   const uint32_t request = next_request();
   Bytes message =
       encode_message({.kind = MessageKind::kOpen, .table = table, .request = request}, body);
+  std::erase_if(open_, [table](const OpenTable& one) { return one.table == table; });
   open_.push_back({table, std::move(body)});
   ask(request, std::move(message), std::move(answer));
 }
@@ -27,11 +28,19 @@ void ServerLink::ask(uint32_t request, Bytes message, Answer answer) {
   questions_.push_back({request, std::move(message), std::move(answer)});
 }
 
+void ServerLink::tell_lost(uint32_t server) {
+  lost_.push_back(server);
+  const uint32_t request = next_request();
+  ask(request, encode_lost(request, server), nullptr);
+}
+
 void ServerLink::forget_questions() {
   // What was sent in part has to be sent to its end, or the connection is of no use any more.
   if (sent_bytes_ > 0) go_down({Code::kCancelled, "given up"}, monotonic_now());
   questions_.clear();
   sent_ = 0;
+  // That one is for all ranks. The server may have heard it.
+  for (const uint32_t server : std::exchange(lost_, {})) tell_lost(server);
 }
 
 std::string ServerLink::describe() const {
@@ -164,12 +173,16 @@ Status ServerLink::receive() {
   }
 }
 
-/// An answer to a question that was forgotten is dropped.
+/// LOST comes unasked. An answer to a question that was forgotten is dropped.
 void ServerLink::take(const Header& header, BytesView body) {
   const auto sent =
       std::ranges::subrange(questions_.begin(), questions_.begin() + static_cast<ptrdiff_t>(sent_));
   const auto found = std::ranges::find(sent, header.request, &Question::request);
-  if (found == sent.end()) return;
+  if (found == sent.end()) {
+    const auto lost = decode_lost(body);
+    if (header.kind == MessageKind::kLost && lost.ok()) options_.on_lost(*lost);
+    return;
+  }
   const Answer answer = std::move(found->answer);
   questions_.erase(found);
   --sent_;
@@ -188,7 +201,7 @@ void ServerLink::go_down(const Status& why, Time now) {
 
 Status ServerLink::lost(Time now) const {
   if (!down_since_) return {};
-  if (now - *down_since_ < (nobody_listens_ ? kGoneAfter : kLostAfter)) return {};
+  if (now - *down_since_ < (nobody_listens_ ? kGoneAfter : options_.lost_after)) return {};
   return {Code::kUnavailable, fmt::format("{} is lost: {}", describe(), reason_)};
 }
 

@@ -6,8 +6,8 @@
 //
 // A connection that breaks takes it back to *down*. Once it is up again it opens its tables, and
 // asks once more whatever was not answered, in the same order: for a server a question that it has
-// answered before is no other one (served_table.h). A server that cannot be reached for kLostAfter,
-// or where nobody listens any more for kGoneAfter, is lost.
+// answered before is no other one (served_table.h). A server that cannot be reached for so long, or
+// where nobody listens any more for kGoneAfter, is lost.
 #pragma once
 
 #include <array>
@@ -27,8 +27,7 @@
 
 namespace corro::table {
 
-inline constexpr Duration kLostAfter = std::chrono::seconds(10);
-inline constexpr Duration kGoneAfter = std::chrono::seconds(1);
+inline constexpr Duration kGoneAfter = std::chrono::milliseconds(100);
 
 /// Loop-confined: whoever waits for its answers polls events() of fd(), and calls advance().
 class ServerLink {
@@ -38,6 +37,8 @@ class ServerLink {
     wire::Secret secret{};
     int32_t server = 0;
     io::SocketAddress address;
+    Duration lost_after{};
+    std::function<void(uint32_t server)> on_lost;  ///< The server says so of another one.
   };
   /// What an answer brings, or the server's refusal. The body is the callee's only while it runs.
   using Answer = std::function<void(const Status& status, MessageKind kind, BytesView body)>;
@@ -52,6 +53,8 @@ class ServerLink {
   /// or never after forget(). Null: none comes.
   void ask(uint32_t request, Bytes message, Answer answer);
   [[nodiscard]] uint32_t next_request() { return ++last_request_; }
+  /// Tells the server that no rank uses another one any more.
+  void tell_lost(uint32_t server);
   /// Nobody waits for answers any more.
   void forget_questions();
 
@@ -101,6 +104,7 @@ class ServerLink {
   std::optional<wire::ClientHandshake> handshake_;
 
   std::vector<OpenTable> open_;
+  std::vector<uint32_t> lost_;      ///< Servers of which this one is told.
   std::deque<Question> questions_;  ///< In the order in which they were asked.
   size_t sent_ = 0;                 ///< Questions that were sent on this connection.
   size_t sent_bytes_ = 0;           ///< Of the next one.

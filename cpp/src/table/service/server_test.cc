@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <random>
 #include <thread>
@@ -61,13 +62,15 @@ class Served {
 
 std::unique_ptr<Tables> tables_of(uint32_t rank, uint32_t ranks,
                                   std::vector<io::SocketAddress> servers,
-                                  Duration patience = seconds(60)) {
+                                  Duration patience = seconds(60),
+                                  Duration lost_after = seconds(10)) {
   return served_tables({.job = wire::digest_of("job"),
                         .secret = secret_of(1),
                         .rank = rank,
                         .ranks = ranks,
                         .servers = std::move(servers),
-                        .patience = patience});
+                        .patience = patience,
+                        .lost_after = lost_after});
 }
 
 TableSpec spec_of(const std::string& name) {
@@ -136,16 +139,26 @@ std::vector<uint64_t> all_ids() {
   return ids;
 }
 
+/// How ranks use a table.
+struct Use {
+  uint64_t steps = 20;
+  uint32_t replicas = 0;
+  Duration lost_after = seconds(10);
+  std::function<void(uint32_t rank, uint64_t step)> before = [](uint32_t, uint64_t) {};
+};
+
+/// Every rank sees what one process would have, after each of its pushes.
 void expect_steps(uint32_t ranks, const std::vector<std::vector<io::SocketAddress>>& ways,
-                  uint64_t steps) {
-  const std::vector<float> expected = expected_rows(ranks, steps, all_ids());
+                  const Use& use) {
+  const std::vector<float> expected = expected_rows(ranks, use.steps, all_ids());
   std::vector<std::jthread> workers;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    workers.emplace_back([=, &expected, &ways] {
-      const auto tables = tables_of(rank, ranks, ways[rank]);
-      const auto table = tables->open(spec_of("t"));
+    workers.emplace_back([=, &expected, &ways, &use] {
+      const auto tables = tables_of(rank, ranks, ways[rank], seconds(60), use.lost_after);
+      const auto table = tables->open(spec_of("t"), use.replicas);
       ASSERT_TRUE(table.ok()) << table.status().message();
-      for (uint64_t step = 1; step <= steps; ++step) {
+      for (uint64_t step = 1; step <= use.steps; ++step) {
+        use.before(rank, step);
         const Drawn drawn = draw(rank, step);
         const Status status = tables->push(*table, drawn.ids, drawn.gradients);
         ASSERT_TRUE(status.ok()) << status.message();
@@ -160,7 +173,7 @@ TEST(TableServer, RanksSeeWhatOneProcessWouldHave) {
   Served first(3, 0);
   Served second(3, 1);
   const std::vector<io::SocketAddress> servers = {first.address(), second.address()};
-  expect_steps(3, {servers, servers, servers}, 20);
+  expect_steps(3, {servers, servers, servers}, {});
 }
 
 /// Passes bytes on between workers and a server, and cuts each connection after some of them.
@@ -237,10 +250,61 @@ TEST(TableServer, PushesCountOnceWhereverConnectionsBreak) {
     Served second(2, 1);
     Cutter to_first(first.address(), seed);
     Cutter to_second(second.address(), seed + 100);
-    expect_steps(
-        2, {{to_first.address(), second.address()}, {first.address(), to_second.address()}}, 25);
+    expect_steps(2,
+                 {{to_first.address(), second.address()}, {first.address(), to_second.address()}},
+                 {.steps = 25});
     EXPECT_GT(to_first.cuts() + to_second.cuts(), 3) << seed;
   }
+}
+
+TEST(TableServer, NoPushIsLostWithAServerThatHasAReplica) {
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    std::vector<std::unique_ptr<Served>> servers;
+    std::vector<io::SocketAddress> addresses;
+    for (int i = 0; i < 3; ++i) {
+      servers.push_back(std::make_unique<Served>(2, i));
+      addresses.push_back(servers.back()->address());
+    }
+    std::mt19937 random(seed);
+    const uint64_t step = 1 + random() % 15;
+    const auto victim = random() % 3;
+    const auto killer = static_cast<uint32_t>(random() % 2);
+    expect_steps(2, {addresses, addresses},
+                 {.replicas = 1, .before = [&](uint32_t rank, uint64_t now) {
+                    if (rank == killer && now == step) servers[victim]->end();
+                  }});
+  }
+}
+
+/// A server that one rank alone cannot reach is left by all.
+TEST(TableServer, RanksLeaveAServerTogether) {
+  Served first(2, 0);
+  Served second(2, 1);
+  auto way = std::make_unique<Cutter>(first.address(), 1);
+  const io::SocketAddress through = way->address();
+  expect_steps(
+      2, {{through, second.address()}, {first.address(), second.address()}},
+      {.replicas = 1, .lost_after = milliseconds(200), .before = [&](uint32_t rank, uint64_t step) {
+         if (rank == 0 && step == 5) way.reset();
+       }});
+}
+
+TEST(TableServer, RowsThatNobodyHasAreNamed) {
+  std::vector<std::unique_ptr<Served>> servers;
+  std::vector<io::SocketAddress> addresses;
+  for (int i = 0; i < 3; ++i) {
+    servers.push_back(std::make_unique<Served>(1, i));
+    addresses.push_back(servers.back()->address());
+  }
+  const auto tables = tables_of(0, 1, addresses);
+  const TableNumber table = tables->open(spec_of("t"), 1).value();
+  servers[0]->end();
+  EXPECT_TRUE(tables->push(table, {}, {}).ok());
+  servers[2]->end();
+  const Status status = tables->push(table, {}, {});
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  for (const std::string words : {"table t: push 2: ", "server 0 (127.0.0.1:", "; ", "server 2 ("})
+    EXPECT_NE(status.message().find(words), std::string::npos) << status.message();
 }
 
 TEST(TableServer, ALargePushComesInPartsAndALargePullToo) {
@@ -248,7 +312,7 @@ TEST(TableServer, ALargePushComesInPartsAndALargePullToo) {
   const auto tables = tables_of(0, 1, {served.address()});
   TableSpec spec = spec_of("wide");
   spec.dim = 4096;
-  const TableNumber table = tables->open(spec).value();
+  const TableNumber table = tables->open(spec, 0).value();
   std::vector<uint64_t> ids(1000);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = i;
   std::vector<float> before(ids.size() * spec.dim);
@@ -262,7 +326,7 @@ TEST(TableServer, ALargePushComesInPartsAndALargePullToo) {
 TEST(TableServer, APushThatOthersDoNotMakeNamesThem) {
   Served served(3);
   const auto tables = tables_of(1, 3, {served.address()}, milliseconds(100));
-  const TableNumber table = tables->open(spec_of("t")).value();
+  const TableNumber table = tables->open(spec_of("t"), 0).value();
   const Status status = tables->push(table, {}, {});
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded);
   EXPECT_EQ(status.message(), "table t: push 1: server 0 waits for ranks 0, 2");
@@ -272,7 +336,7 @@ TEST(TableServer, APushThatOthersDoNotMakeNamesThem) {
 TEST(TableServer, AServerThatIsGoneIsNamed) {
   Served served(1);
   const auto tables = tables_of(0, 1, {served.address()});
-  const TableNumber table = tables->open(spec_of("t")).value();
+  const TableNumber table = tables->open(spec_of("t"), 0).value();
   served.end();
   std::vector<float> values(kDim);
   const std::vector<uint64_t> ids = {1};
@@ -290,8 +354,8 @@ TEST(TableServer, AnInterruptedCallIsNotAnsweredLater) {
                                      .ranks = 2,
                                      .servers = {served.address()},
                                      .interrupted = [&] { return interrupted.load(); }});
-  const TableNumber table = tables->open(spec_of("t")).value();
-  const TableNumber other = tables->open(spec_of("other")).value();
+  const TableNumber table = tables->open(spec_of("t"), 0).value();
+  const TableNumber other = tables->open(spec_of("other"), 0).value();
   interrupted = true;
   EXPECT_EQ(tables->push(table, {}, {}).code(), Code::kCancelled);
   interrupted = false;
@@ -301,7 +365,7 @@ TEST(TableServer, AnInterruptedCallIsNotAnsweredLater) {
 TEST(TableServer, AGradientThatIsNotFiniteIsNamedAndNothingHasChanged) {
   Served served(1);
   const auto tables = tables_of(0, 1, {served.address()});
-  const TableNumber table = tables->open(spec_of("t")).value();
+  const TableNumber table = tables->open(spec_of("t"), 0).value();
   const auto before = rows_of(*tables, table, {5, 6});
   const std::vector<uint64_t> ids = {5, 6};
   const Status status = tables->push(table, ids, std::vector<float>{1, 2, 3, NAN});
@@ -316,10 +380,10 @@ TEST(TableServer, AnotherSpecIsRefusedAndBothAreNamed) {
   Served served(2);
   const auto first = tables_of(0, 2, {served.address()});
   const auto second = tables_of(1, 2, {served.address()});
-  ASSERT_TRUE(first->open(spec_of("t")).ok());
+  ASSERT_TRUE(first->open(spec_of("t"), 0).ok());
   TableSpec other = spec_of("t");
   other.dim = 7;
-  const auto opened = second->open(other);
+  const auto opened = second->open(other, 0);
   EXPECT_EQ(opened.status().code(), Code::kInvalidArgument);
   EXPECT_NE(opened.status().message().find("dim"), std::string::npos);
 }
@@ -346,7 +410,7 @@ TEST(TableServer, StrangersAreHungUpOnAndOthersServed) {
   EXPECT_EQ(bytes_for(served.address(), std::as_bytes(std::span(http))), 0U);
   EXPECT_EQ(bytes_for(served.address(), {}), 0U);  // Says nothing for two seconds.
   const auto tables = tables_of(0, 1, {served.address()});
-  EXPECT_TRUE(tables->open(spec_of("t")).ok());
+  EXPECT_TRUE(tables->open(spec_of("t"), 0).ok());
 }
 
 TEST(TableServer, AnotherSecretOrJobIsNotLetIn) {
@@ -355,12 +419,12 @@ TEST(TableServer, AnotherSecretOrJobIsNotLetIn) {
                                      .secret = secret_of(1),
                                      .servers = {served.address()},
                                      .patience = milliseconds(300)});
-  EXPECT_EQ(tables->open(spec_of("t")).status().code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(tables->open(spec_of("t"), 0).status().code(), Code::kDeadlineExceeded);
   const auto guessing = served_tables({.job = wire::digest_of("job"),
                                        .secret = secret_of(2),
                                        .servers = {served.address()},
                                        .patience = milliseconds(300)});
-  EXPECT_FALSE(guessing->open(spec_of("t")).ok());
+  EXPECT_FALSE(guessing->open(spec_of("t"), 0).ok());
 }
 
 }  // namespace

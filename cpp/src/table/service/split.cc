@@ -6,23 +6,12 @@
 namespace corro::table {
 namespace {
 
-/// Virtual shards of a table, which servers share: the unit of what moves between them.
-constexpr size_t kShards = 4096;
-
-/// The finalizer of MurmurHash3 (Appleby): every bit of the key changes half of the result's.
-constexpr uint64_t mix(uint64_t key) {
-  key = (key ^ (key >> 33U)) * 0xff51afd7ed558ccdULL;
-  key = (key ^ (key >> 33U)) * 0xc4ceb9fe1a85ec53ULL;
-  return key ^ (key >> 33U);
+void add(ServerKeys& server, uint64_t key, size_t row) {
+  server.keys.push_back(key);
+  server.rows.push_back(static_cast<uint32_t>(row));
 }
 
 }  // namespace
-
-size_t server_of(uint64_t key, size_t servers) {
-  const uint64_t shard = mix(key) >> 52U;
-  static_assert(kShards == 1U << 12U);
-  return shard * servers / kShards;
-}
 
 DistinctKeys distinct(std::span<const uint64_t> ids) {
   std::vector<std::pair<uint64_t, uint32_t>> sorted(ids.size());
@@ -54,13 +43,24 @@ std::vector<float> add_up(const DistinctKeys& keys, std::span<const float> gradi
   return sums;
 }
 
-std::vector<ServerKeys> by_server(std::span<const uint64_t> keys, size_t servers) {
-  std::vector<ServerKeys> result(servers);
+std::vector<ServerKeys> for_pull(std::span<const uint64_t> keys, const Placement& placement,
+                                 const std::vector<bool>& lost) {
+  std::vector<ServerKeys> result(lost.size());
   for (size_t row = 0; row < keys.size(); ++row) {
-    ServerKeys& server = result[server_of(keys[row], servers)];
-    server.keys.push_back(keys[row]);
-    server.rows.push_back(static_cast<uint32_t>(row));
+    const auto owners = placement.owners(keys[row]);
+    const auto first =
+        std::ranges::find(owners, false, [&](uint16_t owner) { return lost[owner]; });
+    add(result.at(*first), keys[row], row);
   }
+  return result;
+}
+
+std::vector<ServerKeys> for_push(std::span<const uint64_t> keys, const Placement& placement,
+                                 const std::vector<bool>& lost) {
+  std::vector<ServerKeys> result(lost.size());
+  for (size_t row = 0; row < keys.size(); ++row)
+    for (const uint16_t owner : placement.owners(keys[row]))
+      if (!lost[owner]) add(result[owner], keys[row], row);
   return result;
 }
 

@@ -7,10 +7,9 @@
 #include <span>
 #include <vector>
 
-namespace corro::table {
+#include "table/service/placement.h"
 
-/// The server of a key: its virtual shard, by the top bits of a hash, belongs to a server. Pure.
-[[nodiscard]] size_t server_of(uint64_t key, size_t servers);
+namespace corro::table {
 
 /// The keys of a call, each once.
 struct DistinctKeys {
@@ -25,12 +24,19 @@ struct DistinctKeys {
 [[nodiscard]] std::vector<float> add_up(const DistinctKeys& keys, std::span<const float> gradients,
                                         size_t dim);
 
-/// Which of the keys a server has; both ascend.
+/// Keys for a server; both ascend.
 struct ServerKeys {
   std::vector<uint64_t> keys;
   std::vector<uint32_t> rows;  ///< Their indices among all keys.
 };
-/// By server.
-[[nodiscard]] std::vector<ServerKeys> by_server(std::span<const uint64_t> keys, size_t servers);
+/// For each server the keys that it is asked for: a key goes to the first of its owners that is not
+/// lost. Each has one.
+[[nodiscard]] std::vector<ServerKeys> for_pull(std::span<const uint64_t> keys,
+                                               const Placement& placement,
+                                               const std::vector<bool>& lost);
+/// For each server the keys that it has: a key goes to all of its owners that are not lost.
+[[nodiscard]] std::vector<ServerKeys> for_push(std::span<const uint64_t> keys,
+                                               const Placement& placement,
+                                               const std::vector<bool>& lost);
 
 }  // namespace corro::table

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace corro::table {
@@ -24,21 +25,27 @@ TEST(Split, GradientsAreAddedInTheOrderOfTheIds) {
   EXPECT_TRUE(std::signbit(sums[1]));
 }
 
-TEST(Split, ServersHaveAboutEquallyMany) {
-  std::vector<uint64_t> keys(40000);
+TEST(Split, AKeyIsPulledFromItsFirstOwnerAndPushedToAll) {
+  std::vector<uint64_t> keys(1000);
   std::iota(keys.begin(), keys.end(), 0);
-  for (const size_t servers : {1UL, 2UL, 3UL, 7UL}) {
-    const auto split = by_server(keys, servers);
-    ASSERT_EQ(split.size(), servers);
-    size_t total = 0;
-    for (const ServerKeys& server : split) {
-      total += server.keys.size();
-      EXPECT_GT(server.keys.size(), keys.size() / servers * 9 / 10);
-      EXPECT_TRUE(std::ranges::is_sorted(server.keys));
-      for (size_t i = 0; i < server.keys.size(); ++i)
-        EXPECT_EQ(keys[server.rows[i]], server.keys[i]);
+  const Placement placement(3, 2);
+  for (const auto& lost : {std::vector<bool>{false, false, false}, {false, true, false}}) {
+    const auto pull = for_pull(keys, placement, lost);
+    const auto push = for_push(keys, placement, lost);
+    std::vector<int> pulled(keys.size());
+    std::vector<int> pushed(keys.size());
+    for (size_t server = 0; server < 3; ++server) {
+      EXPECT_TRUE(std::ranges::is_sorted(push[server].keys));
+      for (const uint32_t row : pull[server].rows) ++pulled[row];
+      for (const uint32_t row : push[server].rows) ++pushed[row];
+      EXPECT_EQ(pull[server].keys.empty(), lost[server]);
+      EXPECT_EQ(push[server].keys.empty(), lost[server]);
     }
-    EXPECT_EQ(total, keys.size());
+    for (size_t row = 0; row < keys.size(); ++row) {
+      const auto owners = placement.owners(keys[row]);
+      EXPECT_EQ(pulled[row], 1);
+      EXPECT_EQ(pushed[row], std::ranges::count_if(owners, [&](auto one) { return !lost[one]; }));
+    }
   }
 }
 

@@ -32,8 +32,9 @@ class Tables {
   Tables& operator=(const Tables&) = delete;
 
   /// The table of this name; on servers it is made by whoever opens it first. INVALID_ARGUMENT if
-  /// the spec is none, or differs from that of others.
-  [[nodiscard]] virtual Result<TableNumber> open(const TableSpec& spec) = 0;
+  /// the spec is none, or differs from that of others. `replicas`: further servers that have each
+  /// row, at most kMaxReplicas; one server less than there are, if that is more.
+  [[nodiscard]] virtual Result<TableNumber> open(const TableSpec& spec, uint32_t replicas) = 0;
 
   /// Writes the rows of these ids: `values` is [ids.size(), dim] f32. Changes nothing.
   [[nodiscard]] virtual Status pull(TableNumber table, std::span<const uint64_t> ids,
@@ -64,12 +65,13 @@ struct ServedOptions {
   uint32_t rank = 0;
   uint32_t ranks = 1;
   std::vector<io::SocketAddress> servers;
-  Duration patience = std::chrono::seconds(60);  ///< Of each call.
+  Duration patience = std::chrono::seconds(60);    ///< Of each call.
+  Duration lost_after = std::chrono::seconds(10);  ///< A server that cannot be reached for so long.
   /// Asked several times a second while a call waits: whether it was interrupted.
   std::function<bool()> interrupted = nullptr;
 };
-/// On servers. Connects when it is first used. A call fails with UNAVAILABLE if a server is lost,
-/// with DEADLINE_EXCEEDED if other ranks do not push, and with CANCELLED if it is interrupted.
+/// On servers. Connects when it is first used. A call fails with UNAVAILABLE if so many servers are
+/// lost that nobody has some rows any more, with DEADLINE_EXCEEDED if other ranks do not push, and with CANCELLED if it is interrupted.
 [[nodiscard]] std::unique_ptr<Tables> served_tables(const ServedOptions& options);
 
 /// INVALID_ARGUMENT names the first gradient of [ids.size(), dim] that is not finite.
