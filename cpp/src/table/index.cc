@@ -35,7 +35,7 @@ uint32_t Index::insert(uint64_t hash, uint64_t key, uint32_t slot) {
 }
 
 void Index::erase(uint32_t place) {
-  const bool passed = match(tags() + place / kGroup * kGroup, kEmpty) == 0;
+  const bool passed = match(tags() + size_t{place / kGroup} * kGroup, kEmpty) == 0;
   tags()[place] = passed ? kErased : kEmpty;
   if (!passed) --filled_;
   --entries_;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <numbers>
 
 #include "table/hash.h"
 
@@ -16,7 +17,6 @@ double fraction_of(uint64_t number) { return static_cast<double>(number >> 11U) 
 /// The natural logarithm of a normal number, to 1e-15: of a power of two, and of what is left,
 /// between 1/2 and 2, by the series of atanh.
 double log_of(double x) {
-  constexpr double kLn2 = 0.693147180559945309;
   constexpr uint64_t kOne = std::bit_cast<uint64_t>(1.0);
   constexpr uint64_t kFractionMask = (uint64_t{1} << 52U) - 1;
   const auto bits = std::bit_cast<uint64_t>(x);
@@ -29,7 +29,7 @@ double log_of(double x) {
   const double s = (left - 1) / (left + 1);
   double sum = 0;
   for (int power = 25; power >= 1; power -= 2) sum = sum * (s * s) + 1.0 / power;
-  return exponent * kLn2 + 2 * s * sum;
+  return exponent * std::numbers::ln2 + 2 * s * sum;
 }
 
 /// Which value a standard normal variable exceeds with probability `p`, in (0, 1/2], to about

@@ -3,7 +3,7 @@
 // A key's hash says its shard (the highest 6 bits) and where in the shard's index to begin
 // (index.h). A shard grows by itself, so that a push waits for a 64th of the table at most.
 //
-// What makes a row, and what takes it away (Retention); only pushes count, so that servers that do
+// Retention says what makes a row and what takes it away. Only pushes count, so that servers that do
 // the same pushes have the same rows, whatever is pulled from them:
 //
 //   least_pushes  make() asks a Sketch; a key that it does not admit has no row.
@@ -76,7 +76,7 @@ class KeyedRows {
   [[nodiscard]] bool lacks_slots(size_t keys) const {
     return retention_.most_bytes == 0 && rows_.count() + keys > Index::kSlots;
   }
-  /// What the rows and the index take, not the sketch.
+  /// Bytes are those of rows and index, not the sketch's.
   [[nodiscard]] TableStats stats() const;
   [[nodiscard]] uint64_t evicted() const { return evicted_; }
 

@@ -30,7 +30,7 @@ Status check_lr(const std::string& table, float lr) {
 
 }  // namespace
 
-// What is in the rows; which keys have one is a matter of KeyedRows.
+// The body knows what is in the rows; KeyedRows knows which keys have one.
 //
 // Pulls and pushes take keys in blocks of 32, and do each step of a search for all keys of a block
 // before the next step, so that the memory of 32 keys is on its way at the same time. A push looks
@@ -47,6 +47,7 @@ class LocalTable::Body {
         write_(kernels_.write[static_cast<size_t>(spec.dtype)]),
         update_(kernels_.update[static_cast<size_t>(spec.optimizer.kind)]
                                [static_cast<size_t>(spec.dtype)]),
+        rounds_(spec.dtype != DType::kF32),
         arguments_{.dim = spec.dim, .optimizer = spec.optimizer},
         rows_(spec.seed, spec.retention, layout_.bytes()),
         initial_(spec.dim) {}
@@ -84,7 +85,7 @@ class LocalTable::Body {
   }
 
  private:
-  /// What a block of keys has found: a slot, or KeyedRows::kNone, of each.
+  /// The slots of a block of keys; KeyedRows::kNone for a key without a row.
   struct Found {
     std::array<uint64_t, kKeysAhead> hashes;
     std::array<uint32_t, kKeysAhead> slots;
@@ -136,7 +137,7 @@ class LocalTable::Body {
         slot = find_or_make(found.hashes[i], keys[i]);
         if (slot == KeyedRows::kNone) continue;  // Not admitted yet.
       }
-      const uint64_t rounding = number_at(hash_of(rounding_seed_, keys[i]), step);
+      const uint64_t rounding = rounds_ ? number_at(hash_of(rounding_seed_, keys[i]), step) : 0;
       std::byte* const row = rows_.at(slot);
       update_(row, state_of(row), &gradients[i * spec_.dim], arguments_, rounding);
     }
@@ -183,6 +184,7 @@ class LocalTable::Body {
   ReadFunction read_;
   WriteFunction write_;
   UpdateFunction update_;
+  bool rounds_;
   UpdateArguments arguments_;
   KeyedRows rows_;
   std::vector<float> initial_;  ///< Of the row that is being made.

@@ -151,7 +151,7 @@ inline float naive_next(const Optimizer& o, NaiveRow& row, float g, size_t i, fl
   return w;
 }
 
-/// What is the same for all elements of a row.
+/// Counts the push, and returns the rate that all elements of a row share.
 inline float naive_rate(const Optimizer& o, NaiveRow& row, std::span<const float> gradient) {
   ++row.pushes;
   if (o.kind == OptimizerKind::kAdam) {

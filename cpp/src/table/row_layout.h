@@ -1,5 +1,5 @@
-// What a row consists of: [weights, of the table's type][state of the optimizer, f32]. Weights are
-// padded to a multiple of 4 bytes. The state:
+// A row consists of [weights, of the table's type][state of the optimizer, f32]. Weights are padded
+// to a multiple of 4 bytes. The state:
 //
 //   sgd              none
 //   momentum         velocities [dim]

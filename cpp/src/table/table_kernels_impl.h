@@ -109,14 +109,21 @@ struct RowwiseAdagrad {
   [[nodiscard]] float next(float w, float g, size_t /*i*/) const { return finite(w - rate * g); }
 };
 
-inline double power(double base, uint32_t exponent) {
-  double result = 1;
-  for (; exponent != 0; exponent >>= 1U) {
-    if ((exponent & 1U) != 0) result *= base;
-    base *= base;
+/// Two numbers to one power. Without a branch on the exponent's bits, which nobody can predict.
+struct Powers {
+  double first = 1;
+  double second = 1;
+
+  Powers(double base, double other_base, uint32_t exponent) {
+    for (; exponent != 0; exponent >>= 1U) {
+      const double factors[2][2] = {{1, 1}, {base, other_base}};
+      first *= factors[exponent & 1U][0];
+      second *= factors[exponent & 1U][1];
+      base *= base;
+      other_base *= other_base;
+    }
   }
-  return result;
-}
+};
 
 /// m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
 /// w -= lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon). State: m, v, and t, the pushes
@@ -146,8 +153,9 @@ struct Adam {
     const uint32_t t = before == UINT32_MAX ? before : before + 1;
     *t_bits = __builtin_bit_cast(float, t);
     const auto lr = static_cast<double>(arguments.optimizer.lr);
-    rate = finite(static_cast<float>(lr / (1 - power(beta1, t))));
-    v_correction = static_cast<float>(1 / (1 - power(beta2, t)));
+    const Powers powers(beta1, beta2, t);
+    rate = finite(static_cast<float>(lr / (1 - powers.first)));
+    v_correction = static_cast<float>(1 / (1 - powers.second));
   }
   [[nodiscard]] float next(float w, float g, size_t i) const {
     m[i] = finite(beta1 * m[i] + of_g * g);

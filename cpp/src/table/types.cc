@@ -21,7 +21,7 @@ std::string_view name_of(InitialKind kind) { return kInitialNames.at(static_cast
 
 Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
 
-/// What has to hold for a field, with the message if it does not.
+/// A field, whether its value is good, and what is.
 struct Field {
   std::string_view name;
   double value;

@@ -93,7 +93,7 @@ struct TableSpec {
   bool operator==(const TableSpec&) const = default;
 };
 
-/// What a table holds.
+/// Counts of a table.
 struct TableStats {
   uint64_t rows = 0;
   uint64_t bytes =
