@@ -117,6 +117,30 @@ def test_ranks_of_two_hosts_meet(cluster: Cluster, tmp_path: Path) -> None:
     assert (tmp_path / "logs" / "rank-3.log").read_text() == "rank 3\n"
 
 
+SERVED = f"""
+import os, socket, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from agent_socket import server_addresses
+found = server_addresses()
+for address in found:
+    socket.create_connection(address).close()
+print(*(host for host, port in found))
+"""
+
+
+def test_table_servers_of_all_hosts_are_reached_from_all(cluster: Cluster, tmp_path: Path) -> None:
+    code, out, err = cluster.run(
+        *(tmp_path, "--show", "all", "--servers", "3", "-H", f"{OWN}:1,{OTHER}:1"),
+        script(tmp_path, SERVED),
+    )
+    assert code == 0, err
+    there = "10.77.0.1 10.77.0.2 10.77.0.1"
+    assert sorted(out.splitlines()) == [f"[rank {rank}] {there}" for rank in range(2)]
+    logs = sorted(path.name for path in (tmp_path / "logs").glob("server-*"))
+    assert logs == ["server-0.log", "server-1.log", "server-2.log"]
+    assert "was lost" not in err
+
+
 def test_a_network_that_is_asked_for_is_taken(cluster: Cluster, tmp_path: Path) -> None:
     for host, name in enumerate(cluster.hosts.names):
         address = f"10.99.0.{host + 1}/24"

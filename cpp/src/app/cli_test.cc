@@ -281,6 +281,19 @@ TEST(CommandLine, ArgumentsOfSubprogramsAreNotLookedAt) {
   EXPECT_THAT(parse({"agent", "--help"})->text, HasSubstr("--coordinator"));
 }
 
+TEST(CommandLine, TableServersAreAnOptionAndNoCommandToType) {
+  EXPECT_EQ(parse({"run", "--servers", "2", "train.py"})->run.servers, 2);
+  EXPECT_EQ(parse({"run", "train.py", "--servers", "2"})->run.servers, 0) << "the program's own";
+  EXPECT_THAT(parse({"run", "--servers", "few", "train.py"}).status().message(),
+              HasSubstr("--servers"));
+  EXPECT_EQ(parse({"server"})->subprogram, "corro-server");
+  EXPECT_THAT(parse({"help"})->text, Not(HasSubstr("\n  server")));
+  EXPECT_THAT(parse({"help", "server"})->text, HasSubstr("corro run --servers"));
+  EXPECT_THAT(
+      parse_coordinator_line({"coordinator", "--servers", "2", "train.py"}).status().message(),
+      HasSubstr("unknown option --servers"));
+}
+
 TEST(CommandLine, ACoordinatorTakesAJobAsRunDoesButNoHosts) {
   const auto line = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"coordinator", "--store", "s", "--listen", "127.0.0.1:1"});
