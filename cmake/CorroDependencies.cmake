@@ -37,11 +37,13 @@ target_link_libraries(
   INTERFACE ${SSL_LIBRARY} ${CRYPTO_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS}
 )
 target_include_directories(corro_tls SYSTEM INTERFACE ${SSL_INCLUDE_DIR} ${SSL_CONFIGURATION_DIR})
-# HTTP of the Kubernetes client: Boost's headers.
+# HTTP: Boost's headers; with TLS for the Kubernetes client.
 find_path(BOOST_INCLUDE_DIR boost/beast/version.hpp REQUIRED)
+add_library(corro_boost INTERFACE)
+target_link_libraries(corro_boost INTERFACE Threads::Threads)
+target_include_directories(corro_boost SYSTEM INTERFACE ${BOOST_INCLUDE_DIR})
 add_library(corro_https INTERFACE)
-target_link_libraries(corro_https INTERFACE corro_tls)
-target_include_directories(corro_https SYSTEM INTERFACE ${BOOST_INCLUDE_DIR})
+target_link_libraries(corro_https INTERFACE corro_tls corro_boost)
 if(CORRO_BUILD_TESTS)
   enable_testing()
   find_package(GTest 1.12 REQUIRED)

@@ -13,9 +13,9 @@
 #include "app/program.h"
 #include "base/variables.h"
 #include "diagnosis/exit_status.h"
+#include "http/pages.h"
 #include "io/files.h"
 #include "io/random.h"
-#include "kube/operator/http_pages.h"
 #include "kube/operator/operator.h"
 #include "secure/credentials.h"
 #include "secure/ssh_keys.h"
@@ -51,8 +51,8 @@ kube::OperatorOptions options_of(const OperatorCommand& command, const std::stri
   return options;
 }
 
-Result<std::unique_ptr<kube::HttpPages>> open_pages(const OperatorCommand& command,
-                                                    const kube::Operator& running) {
+Result<std::unique_ptr<http::Pages>> open_pages(const OperatorCommand& command,
+                                                const kube::Operator& running) {
   std::string token;
   if (!command.metrics_token.empty()) {
     auto read = io::read_file(command.metrics_token, kMostTokenBytes);
@@ -62,15 +62,14 @@ Result<std::unique_ptr<kube::HttpPages>> open_pages(const OperatorCommand& comma
     if (token.empty())
       return Status(Code::kInvalidArgument, command.metrics_token + ": the token is empty");
   }
-  const auto ready = [&running]() -> kube::HttpPage {
+  const auto ready = [&running]() -> http::Page {
     const std::string why = running.why_not_ready();
-    return why.empty() ? kube::HttpPage{} : kube::HttpPage{503, "not ready: " + why + "\n"};
+    return why.empty() ? http::Page{} : http::Page{503, "not ready: " + why + "\n"};
   };
-  const auto metrics = [&running]() -> kube::HttpPage { return {200, running.metrics_text()}; };
-  return kube::HttpPages::listen({command.listen, token},
-                                 {{"/healthz", {[] { return kube::HttpPage{}; }}},
-                                  {"/readyz", {ready}},
-                                  {"/metrics", {metrics, true}}});
+  const auto metrics = [&running]() -> http::Page { return {200, running.metrics_text()}; };
+  return http::Pages::listen({command.listen, token}, {{"/healthz", {[] { return http::Page{}; }}},
+                                                       {"/readyz", {ready}},
+                                                       {"/metrics", {metrics, true}}});
 }
 
 Result<std::map<std::string, std::string>> fill_secret(const kube::JobIdentity& job,
@@ -112,7 +111,7 @@ Status run_operator(const OperatorCommand& command, const Variables& environment
   CORRO_ASSIGN(
       const auto running,
       kube::Operator::create(*client, options_of(command, access.space), fill_secret, log));
-  std::unique_ptr<kube::HttpPages> pages;
+  std::unique_ptr<http::Pages> pages;
   if (!command.listen.empty()) {
     CORRO_ASSIGN(pages, open_pages(command, *running));
   }
