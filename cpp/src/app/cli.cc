@@ -187,6 +187,14 @@ CLI::Validator some_host() {
           ""};
 }
 
+/// The same would mean that nobody is shown the job.
+CLI::Validator some_address() {
+  return {[](const std::string& address) {
+            return address.empty() ? std::string("no address; give one, such as 127.0.0.1:0") : "";
+          },
+          ""};
+}
+
 /// What a job is, wherever it runs.
 void describe_job(CLI::App& run, Raw& raw) {
   run.formatter(std::make_shared<RunFormatter>());
@@ -272,6 +280,10 @@ void describe_hosts(CLI::App& run, Raw& raw) {
                  "Hosts that the launcher, and the agent of each host, starts itself")
       ->type_name("N")
       ->check(number_in(1, 1024));
+  run.add_option("--dashboard", raw.run.dashboard,
+                 "Show the job to browsers here, such as 127.0.0.1:8080; port 0: any")
+      ->type_name("ADDRESS:PORT")
+      ->check(some_address());
   run.add_option("--corro-call", raw.run.call)->group("");  // corro.run() of Python
   run.add_flag("--allow-single-node", raw.run.allow_single_node,
                "Use this host alone although a scheduler announces more");

@@ -98,6 +98,16 @@ TEST(CommandLine, LeavesTheNumberOfRanksOpenIfItIsNotGiven) {
   EXPECT_FALSE(parse({"run", "x.py"})->run.ranks);
 }
 
+TEST(CommandLine, ReadsWhereTheJobIsShown) {
+  EXPECT_EQ(parse({"run", "x"})->run.dashboard, "");
+  EXPECT_EQ(parse({"run", "--dashboard", "127.0.0.1:0", "x"})->run.dashboard, "127.0.0.1:0");
+  EXPECT_THAT(parse({"run", "--dashboard", "", "x"}).status().message(),
+              HasSubstr("no address; give one, such as 127.0.0.1:0"));
+  EXPECT_THAT(
+      parse({"run", "--on", "kubernetes", "--dashboard", "127.0.0.1:0", "x"}).status().message(),
+      HasSubstr("--dashboard means nothing with --on kubernetes"));
+}
+
 TEST(CommandLine, ReadsTimes) {
   using std::chrono::milliseconds;
   EXPECT_EQ(parse({"run", "--timeout", "90", "x"})->run.timeout, milliseconds(90'000));

@@ -1,5 +1,6 @@
 #include "diagnosis/verdict.h"
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "diagnosis/exit_status.h"
 #include "diagnosis/flight_text.h"
+#include "io/signals.h"
 
 namespace corro::diagnosis {
 namespace {
@@ -230,6 +232,12 @@ int exit_code(int status) {
 }
 
 bool ended_well(const RankEnd& end) { return end.ended && exit_code(end.status) == 0; }
+
+std::string describe_status(const RankEnd& end) {
+  if (ended_well(end)) return "";
+  if (WIFSIGNALED(end.status)) return "killed by " + io::signal_name(WTERMSIG(end.status));
+  return fmt::format("status {}", exit_code(end.status));
+}
 
 bool has_left(const RankEnd& end) { return end.ended && exit_code(end.status) == kLeftExit; }
 

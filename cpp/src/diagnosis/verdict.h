@@ -52,6 +52,8 @@ struct Verdict {
 /// Exit code of a rank as a shell shows it: its status, or 128 + signal.
 [[nodiscard]] int exit_code(int status);
 [[nodiscard]] bool ended_well(const RankEnd& end);
+/// How a rank's process has ended: "killed by SIGKILL", "status 1"; "" if all was well.
+[[nodiscard]] std::string describe_status(const RankEnd& end);
 /// In the last epoch of a job that was asked to end: the rank has saved what it has.
 [[nodiscard]] bool has_left(const RankEnd& end);
 /// True if the rank only reports that another one was lost.

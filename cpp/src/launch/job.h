@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "dashboard/dashboard.h"
 #include "io/loop.h"
 #include "launch/agents.h"
 #include "launch/caller.h"
@@ -35,7 +36,8 @@ struct Job {
     std::optional<Caller> caller;
     JobOutput::Files files;
     std::unique_ptr<screen::ScreenWriter> writer;
-    std::shared_ptr<PolicyCommand> policy;  ///< Null: none.
+    std::shared_ptr<PolicyCommand> policy;                             ///< Null: none.
+    std::unique_ptr<corro::dashboard::Dashboard> dashboard = nullptr;  ///< Null: nobody wants one.
   };
 
   explicit Job(Opened opened);
@@ -58,6 +60,7 @@ struct Job {
   std::optional<Caller> caller;            ///< None: somebody has typed `corro run`.
   std::shared_ptr<PolicyCommand> policy;   ///< Null: none. The course's policy shares it.
   std::unique_ptr<ControlSocket> control;  ///< Null if it cannot be opened.
+  std::unique_ptr<corro::dashboard::Dashboard> dashboard;  ///< Null: nobody wants one.
   JobOutput output;
   JobCourse course;
   std::optional<HostWatch> hosts;  ///< Where hosts may come, once ranks run.

@@ -8,7 +8,6 @@
 
 #include "diagnosis/exit_status.h"
 #include "diagnosis/flight_text.h"
-#include "io/signals.h"
 
 namespace corro::launch {
 namespace {
@@ -22,17 +21,16 @@ constexpr Duration kOrphanGrace =
 constexpr Duration kServerGrace = std::chrono::seconds(5);
 constexpr Duration kShortServerGrace = std::chrono::milliseconds(500);
 
-/// How a rank's process has ended, for its event; "" if all was well.
-std::string describe_status(const RankEnd& end) {
-  if (diagnosis::ended_well(end)) return "";
-  if (WIFSIGNALED(end.status)) return "killed by " + io::signal_name(WTERMSIG(end.status));
-  return fmt::format("status {}", diagnosis::exit_code(end.status));
-}
-
 /// As what a rank has done.
 std::string describe_end(const RankEnd& end) {
   if (diagnosis::ended_well(end)) return "has done its work";
-  return (WIFSIGNALED(end.status) ? "was " : "ended with ") + describe_status(end);
+  return (WIFSIGNALED(end.status) ? "was " : "ended with ") + diagnosis::describe_status(end);
+}
+
+/// Its own, and not what the loss of another rank or the end of the job has done to it.
+bool is_loss(const RankEnd& end) {
+  const bool is_own = !end.stopped && !diagnosis::is_witness(end);
+  return is_own && !diagnosis::ended_well(end) && !diagnosis::has_left(end);
 }
 
 EventKind kind_of(wire::NoticeKind kind) {
@@ -232,7 +230,7 @@ void JobCourse::on(size_t place, const agent::Ended& ended, Time now) {
   learn(place, ended.end, ended.clock, now);
   if (!first) return;
   --running_;
-  emit(EventKind::kEnded, place, describe_status(ends_[place]));
+  emit(EventKind::kEnded, place, diagnosis::describe_status(ends_[place]));
   saw(place, now);
   on_rank_end(ends_[place], now);
   dismiss_those_that_leave();
@@ -441,6 +439,7 @@ void JobCourse::end_servers(Time now) {
 // -- ranks that end -------------------------------------------------------------------------------
 
 void JobCourse::on_rank_end(const RankEnd& end, Time now) {
+  if (is_loss(end)) ++lost_;
   if (goes_on_without(end, now)) return;
   if (!diagnosis::ended_well(end) && stopping_.on_failure(is_leaving(end), now)) {
     ask_missing(end);
@@ -545,6 +544,7 @@ void JobCourse::show_wait(const diagnosis::LongWait& wait, Time now) {
     awaited_since_ = now - wait.since;
   }
   awaited_ = wait.awaited;
+  long_wait_ = wait.text;
   if (awaited_ >= 0 && !options_.quiet) order(ShowStatus{"corro: " + wait.text});
 }
 

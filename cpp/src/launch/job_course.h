@@ -168,6 +168,12 @@ class JobCourse {
   [[nodiscard]] const std::map<size_t, std::string>& refused_hosts() const {
     return refused_hosts_;
   }
+  /// What is known of the process in each place; without a pid there was none yet.
+  [[nodiscard]] const std::vector<diagnosis::RankEnd>& ends() const { return ends_; }
+  /// Who waits too long for whom; "": nobody does.
+  [[nodiscard]] const std::string& long_wait() const { return long_wait_; }
+  /// Processes that have failed by themselves, or were lost with their host, ever.
+  [[nodiscard]] uint64_t lost() const { return lost_; }
   /// The signal by which the user has asked for the end first.
   [[nodiscard]] std::optional<int> asked() const { return stopping_.asked(); }
   /// The user waits for nothing any more.
@@ -264,6 +270,8 @@ class JobCourse {
   diagnosis::HangWatch fatal_watch_;
   int awaited_ = -1;  ///< People were told that ranks wait for it; -1: for none.
   Time awaited_since_{};
+  std::string long_wait_;  ///< What people were told of it.
+  uint64_t lost_ = 0;
   bool begun_ = false;  ///< Ranks were started.
   int running_ = 0;
   std::string refused_;

@@ -11,6 +11,7 @@
 #include "diagnosis/exit_status.h"
 #include "io/signals.h"
 #include "launch/hint.h"
+#include "launch/job_picture.h"
 
 namespace corro::launch {
 namespace {
@@ -27,44 +28,54 @@ std::string why_of(const diagnosis::Conclusion& end, const JobCourse::Result& re
                      end.failure->rank, end.failure->host);
 }
 
-/// Of a job that has run. `places`: of its ranks, by rank; `took`: since its launcher was started.
-Ending say_result(const LaunchPlan& plan, JobCourse::Result result,
-                  const std::vector<size_t>& places, Duration took, JobOutput& output) {
+/// For whoever listens to what happens.
+void announce_failure(Job& job, const diagnosis::FailureReport& failure, uint32_t epoch) {
+  const std::vector<size_t>& places = job.course.ranks();
+  const auto rank = std::ranges::find(places, static_cast<size_t>(failure.rank));
+  const Event event{.kind = EventKind::kFailure,
+                    .epoch = epoch,
+                    .host = failure.host,
+                    .rank = rank == places.end() ? -1 : static_cast<int>(rank - places.begin()),
+                    .place = failure.rank,
+                    .step = failure.step,
+                    .cause = failure.cause,
+                    .report = &failure};
+  job.output.emit(event);
+  if (job.dashboard) job.dashboard->hear(happening_of(event, wall_now()));
+}
+
+/// Of a job that has run.
+Ending say_result(Job& job, JobCourse::Result result) {
   const Time now = monotonic_now();
+  const LaunchPlan& plan = job.plan;
+  JobOutput& output = job.output;
   if (!result.timed_out) diagnosis::read_error_files(result.ends, output.log_directory());
-  const diagnosis::JobEnd job{.ranks = result.ends,
-                              .asked = result.asked,
-                              .timeout = result.timed_out ? plan.options.timeout : std::nullopt,
-                              .last = result.last,
-                              .no_way_on = result.no_way_on,
-                              .lost_host_last = result.lost_host_last,
-                              .width = screen_width()};
+  const diagnosis::JobEnd said{.ranks = result.ends,
+                               .asked = result.asked,
+                               .timeout = result.timed_out ? plan.options.timeout : std::nullopt,
+                               .last = result.last,
+                               .no_way_on = result.no_way_on,
+                               .lost_host_last = result.lost_host_last,
+                               .width = screen_width()};
   const diagnosis::Conclusion end = diagnosis::conclude(
-      job, {.host = plan.job.hosts[0].name,
-            .log_dir = output.log_directory(),
-            .now = now,
-            .hint = [&plan](const diagnosis::Crash& crash) { return hint_about(plan, crash); }});
+      said, {.host = plan.job.hosts[0].name,
+             .log_dir = output.log_directory(),
+             .now = now,
+             .hint = [&plan](const diagnosis::Crash& crash) { return hint_about(plan, crash); }});
   output.settle(end.failure ? end.failure->rank : -1, now);
-  if (end.failure) {
-    const auto rank = std::ranges::find(places, static_cast<size_t>(end.failure->rank));
-    output.emit({.kind = EventKind::kFailure,
-                 .epoch = result.epoch,
-                 .host = end.failure->host,
-                 .rank = rank == places.end() ? -1 : static_cast<int>(rank - places.begin()),
-                 .place = end.failure->rank,
-                 .step = end.failure->step,
-                 .cause = end.failure->cause,
-                 .report = &*end.failure});
-  }
+  if (end.failure) announce_failure(job, *end.failure, result.epoch);
   if (plan.options.verbose) {
     output.note(fmt::format("corro: {} ranks ended after {:.2f} s, status {}\n", result.ends.size(),
-                            std::chrono::duration<double>(took).count(), end.exit));
+                            std::chrono::duration<double>(now - job.started).count(), end.exit));
   }
   const Code code = result.timed_out                ? Code::kDeadlineExceeded
                     : end.exit != 0 && !end.failure ? Code::kCancelled
                                                     : Code::kOk;
-  output.say_end(
-      {.code = code, .exit = end.exit, .places = places, .text = end.text, .failure = end.failure});
+  output.say_end({.code = code,
+                  .exit = end.exit,
+                  .places = job.course.ranks(),
+                  .text = end.text,
+                  .failure = end.failure});
   return {.status = end.exit, .by_hosts = end.by_hosts, .why = why_of(end, result)};
 }
 
@@ -118,7 +129,7 @@ std::optional<Ending> say_last_word(Job& job, JobOrders& orders, std::optional<i
   const Time now = monotonic_now();
   JobCourse::Result result = course.result(now);
   orders.carry_out();
-  return say_result(job.plan, std::move(result), course.ranks(), now - job.started, job.output);
+  return say_result(job, std::move(result));
 }
 
 }  // namespace corro::launch

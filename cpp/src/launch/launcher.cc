@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "launch/job_picture.h"
 #include "launch/last_word.h"
 #include "launch/run_job.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr Duration kLookInterval = std::chrono::seconds(1);     ///< Between looks at what ranks do.
 constexpr Duration kLastWord = std::chrono::milliseconds(500);  ///< For an impatient user.
+constexpr Duration kLastPicture = std::chrono::milliseconds(1500);  ///< For whoever watches.
 
 }  // namespace
 
@@ -48,6 +50,7 @@ std::optional<int> Launcher::run(const sigset_t& heard) {
   if (ending && leadership_.over()) leadership_.end(job_.plan.job.job_id, ending);
   flush_screen();
   if (!ending) return std::nullopt;
+  show_end(*ending);
   if (standalone_ != nullptr) standalone_->ending = ending;
   return ending->status;
 }
@@ -98,6 +101,7 @@ Time Launcher::wake() const {
                    job_.output.next_tick(), leadership_.due(),
                    dialled_ ? dialled_->due() : Time::never(),
                    show_ ? progress_.due() : Time::never(),
+                   job_.dashboard ? job_.dashboard->due() : Time::never(),
                    job_.watches_hosts() ? job_.hosts->due() : Time::never()});
 }
 
@@ -109,6 +113,12 @@ void Launcher::on_timers(Time now) {
   job_.course.tick(now);
   orders_.carry_out();
   show_progress(now);
+  show_dashboard(now);
+}
+
+void Launcher::show_dashboard(Time now) {
+  if (job_.dashboard && !is_over_ && job_.dashboard->due() <= now)
+    job_.dashboard->show(picture_of(job_.course, job_.plan, job_.dashboard->opened()), now);
 }
 
 void Launcher::show_progress(Time now) {
@@ -151,6 +161,18 @@ int Launcher::leave() {
   job_.output.note("corro: " + (lost.empty() ? job_.course.refused() : lost) + "\n");
   flush_screen();
   return kLeadLost;
+}
+
+/// Whoever looks at the dashboard sees the end, too: the page asks once a second. Nobody else waits.
+void Launcher::show_end(const Ending& ending) {
+  if (!job_.dashboard) return;
+  is_over_ = true;
+  const Time now = monotonic_now();
+  const auto last = picture_of(job_.course, job_.plan, job_.dashboard->opened());
+  job_.dashboard->show(picture_of_end(last, ending), now);
+  if (!job_.dashboard->is_watched(now)) return;
+  give_up_at_ = now + kLastPicture;
+  while (monotonic_now() < give_up_at_ && !job_.course.impatient()) step();
 }
 
 void Launcher::flush_screen() {

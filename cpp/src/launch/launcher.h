@@ -72,6 +72,8 @@ class Launcher {
   void on_timers(Time now);
   void show_progress(Time now);
   void look(Time now);
+  void show_dashboard(Time now);
+  void show_end(const Ending& ending);
 
   // Each borrows those before it.
   Job& job_;
@@ -86,7 +88,9 @@ class Launcher {
   std::optional<DialledAgents> dialled_;          ///< None: agents are started.
   std::function<void(const std::string&)> show_;  ///< Null: nobody looks at the progress.
   Time look_at_ = Time::never();
-  Time give_up_at_ = Time::never();  ///< On a screen that takes nothing.
+  Time give_up_at_ =
+      Time::never();      ///< On a screen that takes nothing, and on who watches the end.
+  bool is_over_ = false;  ///< The dashboard shows how the job has ended.
 };
 
 }  // namespace corro::launch

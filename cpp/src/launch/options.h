@@ -39,6 +39,7 @@ struct RunOptions {
   std::string log_dir;           ///< "": corro-runs/<time>-<name>.
   std::string output_dir;        ///< For rank.N/stdout and stderr; "": none.
   std::string events;            ///< File for what happens; "": none.
+  std::string dashboard;         ///< --dashboard: where the job is shown to browsers; "": nowhere.
   screen::Show show;
   Bind bind = Bind::kAuto;
   std::optional<int> least;                 ///< --min-np; none: every rank is needed.

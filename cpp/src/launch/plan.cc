@@ -9,6 +9,7 @@
 #include "base/quoted.h"
 #include "base/ranges.h"
 #include "collective/schedule/algorithm.h"
+#include "dashboard/dashboard.h"
 #include "io/files.h"
 #include "io/socket.h"
 #include "launch/hosts.h"
@@ -74,6 +75,7 @@ Status check_options(const RunOptions& options, const PlanInputs& inputs) {
   }
   if (!options.sync.empty() && !inputs.files.exists(options.sync + "/."))
     return {Code::kNotFound, fmt::format("--sync {}: no such folder", options.sync)};
+  if (!options.dashboard.empty()) CORRO_TRY(dashboard::parse_address(options.dashboard).status());
   return options.network.empty() ? Status() : Network::parse(options.network).status();
 }
 

@@ -1,11 +1,14 @@
 #include "launch/run_job.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "agent/agent_process.h"
 #include "launch/job.h"
 #include "launch/job_signals.h"
 #include "launch/launcher.h"
+#include "launch/showroom.h"
 
 namespace corro::launch {
 namespace {
@@ -28,32 +31,43 @@ Result<std::shared_ptr<PolicyCommand>> start_policy(const std::string& command,
   return policy;
 }
 
+/// What is the same for a job that begins anew.
+struct Surroundings {
+  JobSignals signals;
+  std::string version;
+  Standalone* standalone = nullptr;
+  Showroom room;
+};
+
 /// Opens what the job needs, and runs it. `caller` is taken once nothing can fail any more: it is
 /// told of a failure. None: the job is to begin anew, with what `plan` is then.
 Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPlan& plan,
-                                        const JobSignals& signals, const std::string& version,
-                                        Standalone* standalone) {
+                                        Surroundings& around) {
   CORRO_ASSIGN(JobOutput::Files files, JobOutput::open_files(plan));
   CORRO_ASSIGN(Agents agents,
                Agents::create(plan.job.hosts, {.job = wire::digest_of(plan.job.job_id),
                                                .shell = agent::remote_shell(plan.options.rsh),
                                                .corro = plan.corro,
-                                               .version = version,
+                                               .version = around.version,
                                                .fan_out = plan.options.fan_out,
-                                               .mask = signals.before,
+                                               .mask = around.signals.before,
                                                .dialled = plan.dialled}));
   CORRO_ASSIGN(io::Loop loop, io::Loop::create());
   CORRO_ASSIGN(auto writer, screen::ScreenWriter::create());  // A thread: after the fork.
-  CORRO_ASSIGN(auto policy, start_policy(plan.options.policy, signals.before));
+  CORRO_ASSIGN(auto policy, start_policy(plan.options.policy, around.signals.before));
+  CORRO_ASSIGN(auto dashboard, around.room.open());  // Has a thread, too.
   Job job({.plan = plan,
-           .version = version,
+           .version = around.version,
            .loop = std::move(loop),
            .agents = std::move(agents),
            .caller = std::move(caller),
            .files = std::move(files),
            .writer = std::move(writer),
-           .policy = std::move(policy)});
-  const std::optional<int> exit = Launcher(job, standalone).run(signals.heard);
+           .policy = std::move(policy),
+           .dashboard = std::move(dashboard)});
+  if (const std::string address = around.room.take_news(plan.machine.host); !address.empty())
+    job.output.note(fmt::format("corro: dashboard  {}\n", address));
+  const std::optional<int> exit = Launcher(job, around.standalone).run(around.signals.heard);
   if (exit) return exit;
   plan = std::move(*job.others);
   caller = std::move(job.caller);
@@ -63,10 +77,14 @@ Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPla
 /// Until the job has begun, and is over: hosts that cannot be used are left out.
 Result<int> run_on_usable_hosts(std::optional<Caller>& caller, LaunchPlan plan,
                                 const std::string& version, Standalone* standalone) {
-  const JobSignals signals = block_signals();
-  plan.mask = signals.before;
+  CORRO_ASSIGN(Showroom room, Showroom::create(plan.options.dashboard));
+  Surroundings around{.signals = block_signals(),
+                      .version = version,
+                      .standalone = standalone,
+                      .room = std::move(room)};
+  plan.mask = around.signals.before;
   while (true) {
-    CORRO_ASSIGN(const auto exit, open_and_run(caller, plan, signals, version, standalone));
+    CORRO_ASSIGN(const auto exit, open_and_run(caller, plan, around));
     if (exit) return *exit;
   }
 }

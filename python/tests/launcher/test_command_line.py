@@ -26,6 +26,8 @@ MISTAKES = [
     (["run", "-np", "2", "--show", "7", "echo"], "0 to 1"),
     (["run", "--timeout", "soon", "echo"], "--timeout soon"),
     (["run", "--bind", "glue", "echo"], "--bind"),
+    (["run", "--dashboard", "8080", "echo"], "--dashboard 8080: give an address of this machine"),
+    (["run", "--dashboard", "node7:80", "echo"], "127.0.0.1:0 for any port"),
     (["run", "--env", "NOT_SET_ANYWHERE", "echo"], "NOT_SET_ANYWHERE"),
     (["run", "--env", "CORRO_RANK=1", "echo"], "CORRO_RANK"),
     (["run", "--env", "CORRO_TIMEOUT=soon", "echo"], "CORRO_TIMEOUT=soon: expected a number"),

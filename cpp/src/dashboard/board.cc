@@ -1,0 +1,63 @@
+#include "dashboard/board.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace corro::dashboard {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenPoints{900};  ///< Pictures come a little early or late.
+
+}  // namespace
+
+std::string_view name_of(RankState state) {
+  constexpr std::array<std::string_view, 7> kNames = {"starting", "running", "paused", "done",
+                                                      "stopped",  "failed",  "lost"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+std::string_view name_of(JobState state) {
+  constexpr std::array<std::string_view, kJobStates> kNames = {"opening", "running", "waiting",
+                                                               "ending",  "done",    "failed"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+bool runs(const RankRow& rank) {
+  return rank.state == RankState::kRunning || rank.state == RankState::kPaused;
+}
+
+std::optional<StepRange> steps_of(const std::vector<RankRow>& ranks) {
+  std::optional<StepRange> range;
+  for (const RankRow& one : ranks) {
+    if (!runs(one) || !one.step) continue;
+    if (!range) range = StepRange{.least = *one.step, .most = *one.step};
+    range->least = std::min(range->least, *one.step);
+    range->most = std::max(range->most, *one.step);
+  }
+  return range;
+}
+
+void Board::hear(Happening happening) {
+  ++counts_[happening.kind];
+  if (happening.kind == "step") return;
+  if (happening.kind == "waiting" && !happening.cause.empty()) ++waits_;
+  if (happening.kind == "checkpoint" && happening.step) checkpoint_ = happening.step;
+  happenings_.push_back(std::move(happening));
+  if (happenings_.size() > kMostHappenings) happenings_.pop_front();
+}
+
+void Board::show(JobPicture picture, UnixTime now) {
+  picture_ = std::move(picture);
+  const auto range = steps_of(picture_.ranks);
+  if (!range || (!steps_.empty() && now < steps_.back().at + kBetweenPoints)) return;
+  steps_.push_back({.at = now, .step = range->most});
+  if (steps_.size() > kMostSteps) steps_.pop_front();
+}
+
+uint64_t Board::count(const std::string& kind) const {
+  const auto found = counts_.find(kind);
+  return found == counts_.end() ? 0 : found->second;
+}
+
+}  // namespace corro::dashboard

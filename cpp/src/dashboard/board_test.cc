@@ -1,0 +1,129 @@
+#include "dashboard/board.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "dashboard/board_text.h"
+
+namespace corro::dashboard {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr UnixTime kStart{seconds(1000)};
+
+RankRow rank_at(int place, uint64_t step) {
+  return {.place = place,
+          .rank = place,
+          .member = "00ff",
+          .host = "node1",
+          .state = RankState::kRunning,
+          .step = step,
+          .operation = "allreduce #2 (f64 x 1)",
+          .phase = "transfer",
+          .awaits = 1 - place,
+          .pid = 4711};
+}
+
+JobPicture picture_of(uint64_t slow, uint64_t fast) {
+  return {.job = "3f2a",
+          .command = "train.py",
+          .state = JobState::kRunning,
+          .summary = "2 ranks run",
+          .epoch = 3,
+          .started = kStart,
+          .lost = 4,
+          .ranks = {rank_at(0, slow), rank_at(1, fast)}};
+}
+
+TEST(Board, KeepsTheLastEventsButNoSteps) {
+  Board board;
+  for (size_t i = 0; i < kMostHappenings + 5; ++i) {
+    board.hear({.kind = "joined", .rank = static_cast<int>(i)});
+    board.hear({.kind = "step"});
+  }
+  ASSERT_EQ(board.happenings().size(), kMostHappenings);
+  EXPECT_EQ(board.happenings().front().rank, 5);
+  EXPECT_EQ(board.happenings().back().rank, static_cast<int>(kMostHappenings) + 4);
+  EXPECT_EQ(board.count("step"), kMostHappenings + 5);
+}
+
+TEST(Board, NotesTheNewestStepOnceASecond) {
+  Board board;
+  board.show(picture_of(3, 4), kStart);
+  board.show(picture_of(4, 5), kStart + std::chrono::milliseconds(200));
+  board.show(picture_of(5, 6), kStart + seconds(1));
+  ASSERT_EQ(board.steps().size(), 2U);
+  EXPECT_EQ(board.steps()[0].step, 4U);
+  EXPECT_EQ(board.steps()[1].step, 6U);
+  for (size_t i = 0; i < kMostSteps; ++i) board.show(picture_of(7, 8), kStart + seconds(2 + i));
+  EXPECT_EQ(board.steps().size(), kMostSteps);
+}
+
+TEST(Board, StepsAreThoseOfRanksThatRun) {
+  std::vector<RankRow> ranks = picture_of(3, 9).ranks;
+  ranks[1].state = RankState::kFailed;
+  EXPECT_EQ(steps_of(ranks)->most, 3U);
+  ranks[0].step.reset();
+  EXPECT_FALSE(steps_of(ranks));
+}
+
+TEST(Board, IsJsonWithNullsForWhatThereIsNoneOf) {
+  Board board;
+  JobPicture picture = picture_of(3, 4);
+  picture.ranks[0].awaits = -1;
+  picture.ranks[0].step.reset();
+  board.show(picture, kStart + seconds(7));
+  board.hear({.at = kStart, .kind = "lost", .epoch = 3, .host = "node2", .cause = "gone"});
+  const auto json = nlohmann::json::parse(write_job(board, kStart + seconds(8)));
+  EXPECT_EQ(json["summary"], "2 ranks run");
+  EXPECT_EQ(json["state"], "running");
+  EXPECT_EQ(json["started"], 1000);
+  EXPECT_EQ(json["now"], 1008);
+  EXPECT_EQ(json["steps"], nlohmann::json::parse("[[1007.0, 4]]"));
+  const auto& ranks = json["ranks"];
+  EXPECT_TRUE(ranks[0]["awaits"].is_null());
+  EXPECT_TRUE(ranks[0]["step"].is_null());
+  EXPECT_TRUE(ranks[0]["cause"].is_null());
+  EXPECT_EQ(ranks[1]["awaits"], 0);
+  EXPECT_EQ(ranks[1]["step"], 4);
+  EXPECT_EQ(ranks[1]["phase"], "transfer");
+  const auto& event = json["events"][0];
+  EXPECT_EQ(event["kind"], "lost");
+  EXPECT_TRUE(event["rank"].is_null());
+  EXPECT_EQ(event["cause"], "gone");
+}
+
+TEST(Board, TextThatIsNoUtf8IsStillJson) {
+  Board board;
+  board.hear({.kind = "ended", .cause = "\xff</script>"});
+  const auto json = nlohmann::json::parse(write_job(board, kStart));
+  EXPECT_EQ(json["events"][0]["cause"], "\xEF\xBF\xBD</script>");
+}
+
+TEST(Board, MetricsHaveTypesAndNoRanks) {
+  Board board;
+  EXPECT_THAT(write_metrics(board), Not(HasSubstr("corro_job_step_min")));
+  board.hear({.kind = "started"});
+  board.hear({.kind = "waiting", .cause = "rank 0 waits"});
+  board.hear({.kind = "waiting"});
+  board.hear({.kind = "checkpoint", .step = 20});
+  board.show(picture_of(3, 4), kStart);
+  const std::string text = write_metrics(board);
+  for (const char* line :
+       {"# TYPE corro_job_ranks gauge\ncorro_job_ranks 2\n", "\ncorro_job_epoch 3\n",
+        "\ncorro_job_step_min 3\n", "\ncorro_job_step_max 4\n", "\ncorro_job_checkpoint_step 20\n",
+        "# TYPE corro_job_ranks_lost_total counter\ncorro_job_ranks_lost_total 4\n",
+        "\ncorro_job_ranks_started_total 1\n", "\ncorro_job_waits_total 1\n",
+        "\ncorro_job_start_time_seconds 1000\n", "\ncorro_job_state{state=\"running\"} 1\n",
+        "\ncorro_job_state{state=\"failed\"} 0\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+  EXPECT_THAT(text, Not(HasSubstr("rank=")));
+}
+
+}  // namespace
+}  // namespace corro::dashboard

@@ -1,0 +1,190 @@
+// Asks for the job once a second and shows it. Whatever ranks, hosts and causes are called is set as
+// text, never as HTML.
+
+import { drawRates, ratesOf } from "./chart.js";
+
+const PAUSE = 1000; // milliseconds
+const PATIENCE = 5000;
+const SHOWN_EVENTS = 200;
+const SIGNS = {
+  starting: "○", running: "●", paused: "‖", done: "✓", stopped: "■", failed: "✕", lost: "✕",
+};
+const RANK_COLUMNS = ["rank", "state", "step", "doing", "waits for", "host", "pid", "why"];
+const EVENT_COLUMNS = ["time", "event", "rank", "host", "step", "cause"];
+
+const byId = (id) => document.getElementById(id);
+const orNothing = (value) => (value === null ? "" : String(value));
+
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Makes the rows of a table's body say this; cells are [text, class]. */
+function fill(body, columns, rows) {
+  while (body.rows.length > rows.length) body.deleteRow(-1);
+  rows.forEach(({ cells, name = "" }, index) => {
+    const row = body.rows[index] ?? body.insertRow();
+    row.className = name;
+    cells.forEach(([text, kind = ""], column) => {
+      const cell = row.cells[column] ?? row.insertCell();
+      cell.dataset.label = columns[column];
+      cell.className = text === "" ? "empty" : kind;
+      setText(cell, text);
+    });
+  });
+}
+
+function head(row, columns) {
+  for (const column of columns) {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    cell.textContent = column;
+    row.append(cell);
+  }
+}
+
+function facts(list, pairs) {
+  list.replaceChildren();
+  for (const [name, value] of pairs) {
+    const [term, text] = [document.createElement("dt"), document.createElement("dd")];
+    term.textContent = name;
+    text.textContent = value;
+    const pair = document.createElement("div");
+    pair.append(term, text);
+    list.append(pair);
+  }
+}
+
+const clock = (time) => new Date(time * 1000).toLocaleTimeString();
+
+function span(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
+const isOver = (job) => job.state === "done" || job.state === "failed";
+const runs = (rank) => rank.state === "running" || rank.state === "paused";
+
+function rateText(rate) {
+  return rate === undefined ? "–" : `${rate >= 10 ? rate.toFixed(0) : rate.toPrecision(2)} / s`;
+}
+
+function nameOf(rank) {
+  const other = rank.rank !== null && rank.rank !== rank.place;
+  return other ? `${rank.place} (now ${rank.rank})` : String(rank.place);
+}
+
+function rankRow(rank, awaited) {
+  const doing = [rank.operation, rank.phase].filter((part) => part !== null).join(", ");
+  const isAwaited = awaited.has(rank.place);
+  return {
+    name: isAwaited ? "awaited" : "",
+    cells: [
+      [nameOf(rank)],
+      [`${SIGNS[rank.state] ?? ""} ${rank.state}${isAwaited ? ", awaited" : ""}`, `state ${rank.state}`],
+      [orNothing(rank.step)],
+      [doing, "text"],
+      [rank.awaits === null ? "" : `rank ${rank.awaits}`],
+      [rank.host, "name"],
+      [orNothing(rank.pid)],
+      [orNothing(rank.cause), "text"],
+    ],
+  };
+}
+
+function causeOf(event) {
+  const isLonger = event.kind !== "waiting" || event.cause !== null;
+  return isLonger ? orNothing(event.cause) : "nobody waits for it any more";
+}
+
+function eventRow(event) {
+  const place = event.place ?? event.rank;
+  const kind = event.kind === "stopped" ? "stopped-job" : event.kind;
+  return {
+    cells: [
+      [clock(event.time)],
+      [event.kind, `kind ${kind}`],
+      [orNothing(place)],
+      [orNothing(event.host), "name"],
+      [orNothing(event.step)],
+      [causeOf(event), "text"],
+    ],
+  };
+}
+
+function showRates(job) {
+  const rates = ratesOf(job.steps);
+  drawRates(byId("rate"), rates);
+  const now = rates.at(-1)?.[1];
+  const most = rates.length ? Math.max(...rates.map(([, rate]) => rate)) : undefined;
+  const text = rates.length < 2
+    ? "No steps yet: a program tells its step by corro.set_step()."
+    : `${isOver(job) ? "at last" : "now"} ${rateText(now)}, at most ${rateText(most)}, over the last ${span(rates.at(-1)[0] - rates[0][0])}`;
+  setText(byId("rate-text"), text);
+  byId("rate").setAttribute("aria-label", text);
+  return now;
+}
+
+function show(job) {
+  document.title = `${job.state} · ${job.command} · corro`;
+  setText(byId("command"), job.command);
+  setText(byId("summary"), job.summary);
+  byId("summary").className = job.state;
+  const steps = job.ranks.filter(runs).map((rank) => rank.step).filter((step) => step !== null);
+  const rate = showRates(job);
+  facts(byId("facts"), [
+    ["job is", job.state],
+    ["ranks running", String(job.ranks.filter(runs).length)],
+    ["step", steps.length ? String(Math.max(...steps)) : "–"],
+    ["speed", isOver(job) ? "–" : rateText(rate)],
+    ["epoch", String(job.epoch)],
+    ["running for", span(job.now - job.started)],
+  ]);
+  const awaited = new Set();
+  if (job.state === "waiting") {
+    for (const rank of job.ranks) if (rank.awaits !== null) awaited.add(rank.awaits);
+  }
+  fill(byId("ranks"), RANK_COLUMNS, job.ranks.map((rank) => rankRow(rank, awaited)));
+  const newest = job.events.slice(-SHOWN_EVENTS).reverse();
+  fill(byId("events"), EVENT_COLUMNS, newest.map(eventRow));
+  const more = job.events.length - newest.length;
+  setText(byId("events-text"), `the newest first${more > 0 ? `; ${more} older ones are in the JSON` : ""}`);
+}
+
+function complain(text) {
+  setText(byId("trouble"), text);
+  byId("trouble").hidden = text === "";
+}
+
+let answered = null;
+
+async function ask() {
+  const reply = await fetch("api/job", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+  if (reply.status === 403) {
+    complain("The launcher does not know this browser: open the whole address that corro run has printed.");
+    return false;
+  }
+  if (!reply.ok) throw new Error(`status ${reply.status}`);
+  const job = await reply.json();
+  answered = job.now;
+  show(job);
+  complain(isOver(job) ? "The job is over. This is how it ended; nothing changes here any more." : "");
+  return isOver(job);
+}
+
+async function poll() {
+  let last = false;
+  try {
+    last = await ask();
+  } catch {
+    const since = answered === null ? "" : ` since ${clock(answered)}; what is below is from then`;
+    complain(`The launcher does not answer${since}. The job has ended, or the way there is cut.`);
+  }
+  if (!last) setTimeout(poll, PAUSE);
+}
+
+head(byId("rank-head"), RANK_COLUMNS);
+head(byId("event-head"), EVENT_COLUMNS);
+poll();

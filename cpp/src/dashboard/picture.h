@@ -1,0 +1,74 @@
+// What the dashboard shows of a job: plain values, made by whoever runs it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/unix_time.h"
+
+namespace corro::dashboard {
+
+enum class RankState : uint8_t {
+  kStarting,  ///< Its process is being started.
+  kRunning,
+  kPaused,   ///< A signal or a debugger has stopped its process.
+  kDone,     ///< It has ended, and all was well.
+  kStopped,  ///< It was ended with the job, or by the loss of another rank.
+  kFailed,   ///< It has ended badly.
+  kLost,     ///< It was lost with its host.
+};
+[[nodiscard]] std::string_view name_of(RankState state);
+
+/// A process of the job, or the last one in its place.
+struct RankRow {
+  int place = 0;            ///< By which the screen, logs and causes name the rank.
+  int rank = -1;            ///< Of the epoch; -1: it is not in it.
+  std::string member = {};  ///< Equal as long as it is the same process: 32 hexadecimal digits.
+  std::string host = {};
+  RankState state = RankState::kStarting;
+  std::optional<uint64_t> step = {};  ///< None: it has told none.
+  std::string operation = {};         ///< The one that says most: "allreduce #2 (f64 x 1)".
+  std::string phase = {};             ///< Of that: "transfer", "done".
+  int awaits = -1;                    ///< The place of the rank whose data it waits for; -1: none.
+  int pid = 0;
+  std::string cause = {};  ///< Why it is no more; "": it is, or all was well.
+};
+
+enum class JobState : uint8_t {
+  kOpening,  ///< No rank was started yet.
+  kRunning,
+  kWaiting,  ///< Ranks wait too long for one.
+  kEnding,   ///< The ranks are being ended.
+  kDone,     ///< It is over, and all was well.
+  kFailed,   ///< It is over.
+};
+inline constexpr size_t kJobStates = 6;
+[[nodiscard]] std::string_view name_of(JobState state);
+
+struct JobPicture {
+  std::string job = {};      ///< Its name: CORRO_JOB_ID.
+  std::string command = {};  ///< As it was typed.
+  JobState state = JobState::kOpening;
+  std::string summary = {};  ///< One sentence for people: what is going on.
+  uint32_t epoch = 0;
+  UnixTime started{};
+  uint64_t lost = 0;                ///< Ranks that have failed or were lost, ever.
+  std::vector<RankRow> ranks = {};  ///< By place.
+};
+
+/// An event of the job, as a line of --events has it.
+struct Happening {
+  UnixTime at{};
+  std::string kind = {};
+  uint32_t epoch = 0;
+  int rank = -1;   ///< -1: none.
+  int place = -1;  ///< -1: none.
+  std::string host = {};
+  std::optional<uint64_t> step = {};
+  std::string cause = {};
+};
+
+}  // namespace corro::dashboard

@@ -1,0 +1,129 @@
+#include "launch/job_picture.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "dashboard/board.h"
+#include "diagnosis/exit_status.h"
+#include "diagnosis/flight_text.h"
+#include "wire/digest.h"
+
+namespace corro::launch {
+namespace {
+
+using dashboard::JobPicture;
+using dashboard::JobState;
+using dashboard::RankRow;
+using dashboard::RankState;
+using diagnosis::RankEnd;
+
+RankState state_of(const RankEnd& end) {
+  if (!end.ended && end.pid == 0) return RankState::kStarting;
+  if (!end.ended) return end.paused ? RankState::kPaused : RankState::kRunning;
+  if (!end.lost.empty()) return RankState::kLost;
+  if (diagnosis::ended_well(end) || diagnosis::has_left(end)) return RankState::kDone;
+  return end.stopped || diagnosis::is_witness(end) ? RankState::kStopped : RankState::kFailed;
+}
+
+/// What the process does, or did last.
+void add_flight(RankRow& row, const obs::ProcessSnapshot& flight) {
+  if (flight.step > 0) row.step = flight.step;
+  const obs::OpSnapshot* op = diagnosis::telling_operation(flight);
+  if (op == nullptr) return;
+  row.operation = diagnosis::describe_operation(*op);
+  row.phase = obs::name_of(op->phase);
+  const bool is_over = op->phase == obs::Phase::kDone || op->phase == obs::Phase::kFailed;
+  const bool runs = row.state == RankState::kRunning || row.state == RankState::kPaused;
+  if (runs && !is_over) row.awaits = op->waiting_for;
+}
+
+RankRow row_of(const JobCourse& course, const LaunchPlan& plan, size_t place) {
+  const RankEnd& end = course.ends()[place];
+  const auto rank = std::ranges::find(course.ranks(), place);
+  RankRow row{
+      .place = static_cast<int>(place),
+      .rank = rank == course.ranks().end() ? -1 : static_cast<int>(rank - course.ranks().begin()),
+      .member = wire::to_hex(course.subject(place).member),
+      .host = plan.job.hosts[course.host_of(place)].name,
+      .state = state_of(end),
+      .pid = end.pid};
+  if (end.flight) add_flight(row, *end.flight);
+  if (end.ended) row.cause = end.lost.empty() ? diagnosis::describe_status(end) : end.lost;
+  return row;
+}
+
+JobState state_of(const JobCourse& course) {
+  if (!course.begun()) return JobState::kOpening;
+  if (!course.goes_on()) return JobState::kEnding;
+  return course.long_wait().empty() ? JobState::kRunning : JobState::kWaiting;
+}
+
+std::string describe_ranks(size_t ranks, const char* one, const char* several) {
+  return ranks == 1 ? fmt::format("1 rank {}", one) : fmt::format("{} ranks {}", ranks, several);
+}
+
+std::string describe_steps(const std::vector<RankRow>& ranks) {
+  const auto range = dashboard::steps_of(ranks);
+  if (!range) return "no step yet";
+  return range->least == range->most ? fmt::format("step {}", range->most)
+                                     : fmt::format("steps {} to {}", range->least, range->most);
+}
+
+std::string summarize(const JobPicture& job, const std::string& long_wait) {
+  const auto running = static_cast<size_t>(std::ranges::count_if(job.ranks, dashboard::runs));
+  switch (job.state) {
+    case JobState::kOpening:
+      return "the hosts are being prepared; no rank was started yet";
+    case JobState::kWaiting:
+      return long_wait;
+    case JobState::kEnding:
+      return "the job is being ended; " + describe_ranks(running, "still runs", "still run");
+    default:
+      return fmt::format("{}; {}", describe_ranks(running, "runs", "run"),
+                         describe_steps(job.ranks));
+  }
+}
+
+}  // namespace
+
+JobPicture picture_of(const JobCourse& course, const LaunchPlan& plan, UnixTime started) {
+  JobPicture job{.job = plan.job.job_id,
+                 .command = fmt::format("{}", fmt::join(plan.options.command, " ")),
+                 .state = state_of(course),
+                 .epoch = course.epoch(),
+                 .started = started,
+                 .lost = course.lost()};
+  for (size_t place = 0; place < course.ends().size(); ++place) {
+    const RankEnd& end = course.ends()[place];
+    const bool was_there = !end.ended || end.pid != 0;
+    if (was_there) job.ranks.push_back(row_of(course, plan, place));
+  }
+  job.summary = summarize(job, course.long_wait());
+  return job;
+}
+
+JobPicture picture_of_end(JobPicture last, const Ending& ending) {
+  const bool is_well = ending.status == 0;
+  last.state = is_well ? JobState::kDone : JobState::kFailed;
+  const std::string why =
+      ending.why.empty() ? fmt::format("exit status {}", ending.status) : ending.why;
+  last.summary = is_well ? "the job is over: every rank has done its work"
+                 : ending.status == diagnosis::kLeftExit ? "the job is over: " + why
+                                                         : "the job has failed: " + why;
+  return last;
+}
+
+dashboard::Happening happening_of(const Event& event, UnixTime now) {
+  return {.at = now - std::chrono::floor<UnixTime::duration>(event.age),
+          .kind = std::string(name_of(event.kind)),
+          .epoch = event.epoch,
+          .rank = event.rank,
+          .place = event.place,
+          .host = event.host,
+          .step = event.step,
+          .cause = event.cause};
+}
+
+}  // namespace corro::launch

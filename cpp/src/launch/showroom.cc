@@ -1,0 +1,29 @@
+#include "launch/showroom.h"
+
+#include "wire/digest.h"
+#include "wire/secret.h"
+
+namespace corro::launch {
+
+Result<Showroom> Showroom::create(const std::string& wanted) {
+  Showroom made;
+  if (wanted.empty()) return made;
+  CORRO_ASSIGN(made.address_, dashboard::parse_address(wanted));
+  made.token_ = wire::to_hex(wire::random_secret());
+  return made;
+}
+
+Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open() {
+  if (address_.empty()) return std::unique_ptr<dashboard::Dashboard>();
+  auto opened = dashboard::Dashboard::open({.address = address_, .token = token_});
+  if (!opened.ok()) return opened.status().with_context("--dashboard " + address_);
+  address_ = (*opened)->address();
+  return opened;
+}
+
+std::string Showroom::take_news(const std::string& host) {
+  if (address_.empty() || std::exchange(is_told_, true)) return "";
+  return dashboard::address_for_people(address_, token_, host);
+}
+
+}  // namespace corro::launch
