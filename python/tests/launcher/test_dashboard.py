@@ -1,0 +1,325 @@
+"""`corro run --dashboard`: what a person sees in Chromium, and who sees nothing.
+
+The page is looked at as it is served: no test calls a function of its script.
+"""
+
+from __future__ import annotations
+
+import http.cookiejar
+import json
+import os
+import re
+import signal
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from .conftest import DEADLINE, Job, Launcher, wait_until
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+CHROMIUM = Path("/usr/bin/chromium")  # Debian's; playwright brings no browser.
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium: apt-get install chromium"),
+]
+
+# Both ranks go on until the file `end` is there; rank 1 rests as long as `rest` is.
+STEPS = """
+import os, time
+import corro
+import corro.numpy
+
+corro.init()
+step = 0
+going = True
+while going:
+    step += 1
+    corro.set_step(step)
+    while corro.rank() == 1 and os.path.exists("rest"):
+        time.sleep(0.01)
+    going = corro.numpy.allreduce(float(not os.path.exists("end")), corro.Min) > 0
+    time.sleep(0.02)
+"""
+
+ELASTIC = """
+import os, time
+import corro.elastic
+import corro.numpy
+
+
+@corro.elastic.run
+def train(state):
+    while not os.path.exists("end"):
+        corro.numpy.allreduce(1.0)
+        state.step += 1
+        corro.set_step(state.step)
+        state.commit()
+        time.sleep(0.02)
+    os._exit(0)  # The other rank may be a step behind.
+
+
+corro.init()
+train(corro.elastic.State(step=0))
+"""
+
+HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
+
+
+@dataclass
+class Shown:
+    """A job with a dashboard."""
+
+    job: Job
+    screen: Path
+    url: str = ""
+    base: str = field(init=False, default="")
+    token: str = field(init=False, default="")
+
+    def read_address(self) -> Shown:
+        line = re.compile(r"^corro: dashboard  (http://\S+/\?token=[0-9a-f]{64})\n", re.MULTILINE)
+        wait_until(lambda: line.search(self.screen.read_text()) is not None, "it has an address")
+        self.url = line.findall(self.screen.read_text())[0]
+        parts = urlsplit(self.url)
+        self.base = f"{parts.scheme}://{parts.netloc}"
+        self.token = parts.query.removeprefix("token=")
+        return self
+
+    def ask(self, path: str, *, token: str | None = None, **head: str) -> tuple[int, bytes]:
+        """The status and the text for a program."""
+        if token is not None:
+            head["Authorization"] = f"Bearer {token}"
+        try:
+            request = urllib.request.Request(self.base + path, headers=head)
+            with urllib.request.urlopen(request, timeout=DEADLINE) as reply:
+                return reply.status, reply.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+    def facts(self) -> dict[str, Any]:
+        status, text = self.ask("/api/job", token=self.token)
+        assert status == 200
+        facts: dict[str, Any] = json.loads(text)
+        return facts
+
+
+def start(launcher: Launcher, script: Path, *options: object, ranks: int = 2) -> Shown:
+    screen = launcher.directory / "screen"
+    with screen.open("wb") as err:
+        job = launcher.start(
+            "--dashboard", "127.0.0.1:0", "-np", ranks, *options, script, stderr=err
+        )
+    return Shown(job, screen).read_address()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    # Chromium's sandbox refuses root, who runs the tests of a container; the pages are our own.
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with playwright.sync_playwright() as drivers:
+        made = drivers.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
+        yield made
+        made.close()
+
+
+@dataclass
+class Window:
+    """A page, and what has gone wrong in it."""
+
+    page: Any
+    troubles: list[str]
+
+    def says(self, place: str, text: str | re.Pattern[str]) -> None:
+        locator = self.page.locator(place)
+        playwright.expect(locator).to_contain_text(text, timeout=DEADLINE * 1000)
+
+    def cell(self, place: int, column: str) -> str:
+        row = self.page.locator("#ranks tr").nth(place)
+        text: str = row.locator(f"td[data-label='{column}']").text_content()
+        return text
+
+
+@pytest.fixture
+def window(browser: Any) -> Iterator[Window]:
+    context = browser.new_context()
+    yield watched(context)
+    context.close()
+
+
+def watched(context: Any) -> Window:
+    window = Window(context.new_page(), [])
+    window.page.on("pageerror", lambda error: window.troubles.append(str(error)))
+    window.page.on("dialog", lambda dialog: window.troubles.append(dialog.message))
+    window.page.on("console", lambda said: window.troubles.append(said.text))
+    return window
+
+
+def test_a_running_job_shows_its_steps_growing(launcher: Launcher, window: Window) -> None:
+    shown = start(launcher, launcher.script(STEPS))
+    window.page.goto(shown.url)
+    assert window.page.url == shown.base + "/", "the token is in no history"
+    window.says("#summary", re.compile(r"^2 ranks run; steps? \d+"))
+    first = int(window.cell(0, "step"))
+    wait_until(lambda: int(window.cell(0, "step")) > first, "another step is shown")
+    assert [window.cell(place, "state") for place in (0, 1)] == ["● running"] * 2
+    window.says("#rate-text", re.compile(r"now [\d.]+ / s, at most"))
+    assert window.page.locator("#rate path").count() == 2
+    assert window.page.locator("#events tr").count() == 4, "two ranks were started and have joined"
+    (launcher.directory / "end").touch()
+    window.says("#summary", "the job is over: every rank has done its work")
+    window.says("#trouble", "The job is over.")
+    assert [window.cell(place, "state") for place in (0, 1)] == ["✓ done"] * 2
+    assert shown.job.wait() == 0
+    assert window.troubles == []
+
+
+def test_a_rank_that_sleeps_is_named(launcher: Launcher, window: Window) -> None:
+    rest = launcher.directory / "rest"
+    rest.touch()
+    shown = start(launcher, launcher.script(STEPS))
+    window.page.goto(shown.url)
+    window.says("#summary", "rank 0 waits for rank 1 in allreduce #1")
+    assert window.page.locator("#summary.waiting").count() == 1
+    assert window.cell(0, "waits for") == "rank 1"
+    assert window.page.locator("tr.awaited td[data-label='rank']").all_text_contents() == ["1"]
+    assert window.cell(1, "state") == "● running, awaited"
+    window.says("#events", "rank 0 waits for rank 1")
+    assert b"\ncorro_job_waits_total 1\n" in shown.ask("/metrics", token=shown.token)[1]
+    rest.unlink()
+    window.says("#summary", "2 ranks run")
+    assert window.page.locator("tr.awaited").count() == 0
+    window.says("#events", "nobody waits for it any more")
+    assert window.troubles == []
+
+
+def test_a_rank_that_is_killed_is_shown_with_the_reason(launcher: Launcher, window: Window) -> None:
+    shown = start(launcher, launcher.script(STEPS))
+    window.page.goto(shown.url)
+    window.says("#summary", "2 ranks run; step")
+    os.kill(int(window.cell(1, "pid")), signal.SIGKILL)
+    window.says("#summary", re.compile(r"^the job has failed: killed by SIGKILL.*\(rank 1 on "))
+    window.says("#trouble", "The job is over.")
+    assert window.cell(1, "state") == "✕ failed"
+    assert window.cell(1, "why") == "killed by SIGKILL"
+    assert window.cell(0, "state") == "■ stopped", "it has only seen rank 1 go"
+    window.says("#events tr:first-child", "failure")
+    assert shown.job.wait() == 128 + signal.SIGKILL
+    assert window.troubles == []
+
+
+def test_an_elastic_job_goes_on_without_it(launcher: Launcher, window: Window) -> None:
+    shown = start(launcher, launcher.script(ELASTIC), "--min-np", 1)
+    window.page.goto(shown.url)
+    window.says("#summary", "2 ranks run; step")
+    before = shown.facts()
+    os.kill(int(window.cell(1, "pid")), signal.SIGKILL)
+    window.says("#summary", "1 rank runs; step")
+    assert window.cell(1, "why") == "killed by SIGKILL"
+    window.says("#facts", "epoch1")
+    after = shown.facts()
+    assert after["ranks"][1]["rank"] is None
+    assert [rank["member"] for rank in after["ranks"]] == [
+        rank["member"] for rank in before["ranks"]
+    ]
+    assert b"\ncorro_job_ranks_lost_total 1\n" in shown.ask("/metrics", token=shown.token)[1]
+    (launcher.directory / "end").touch()
+    window.says("#summary", "the job is over")
+    assert window.troubles == []
+
+
+def test_hostile_text_is_text(launcher: Launcher, window: Window) -> None:
+    fails = (
+        "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+        f"raise ValueError({HOSTILE!r})\n"
+    )
+    shown = start(launcher, launcher.script(fails, HOSTILE + ".py"), ranks=1)
+    window.page.goto(shown.url)
+    window.says("#command", HOSTILE + ".py")
+    (launcher.directory / "go").touch()
+    window.says("#summary", "the job has failed: ValueError: " + HOSTILE)
+    window.says("#events", "ValueError: " + HOSTILE)
+    assert window.page.locator("img").count() == 0
+    assert window.page.title().startswith("failed · ")
+    shown.job.wait()
+    assert window.troubles == []
+
+
+def test_nobody_sees_anything_without_the_token(launcher: Launcher, window: Window) -> None:
+    shown = start(launcher, launcher.script(STEPS), "--events", "events.jsonl")
+    for path in ("/", "/dashboard.js", "/api/job", "/metrics"):
+        assert shown.ask(path)[0] == 403
+        assert shown.ask(path, token="0" * 64)[0] == 403
+        assert shown.ask(f"{path}?token={'0' * 64}")[0] == 403
+        assert shown.ask(path, Cookie=f"token={shown.token}")[0] == 403
+        assert shown.ask(path, token=shown.token)[0] == 200
+    assert shown.ask("/api/job", token=shown.token, Host="evil.example")[0] == 421
+    jar = http.cookiejar.CookieJar()
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+    with opener.open(shown.url, timeout=DEADLINE) as reply:
+        assert reply.url == shown.base + "/"
+    with opener.open(shown.base + "/api/job", timeout=DEADLINE) as reply:
+        assert json.load(reply)["state"] in ("running", "waiting", "opening")
+    assert window.page.goto(shown.base + "/").status == 403
+    window.says("body", "open the whole address, with its token")
+    # Where others could read it.
+    window.troubles.clear()
+    window.page.goto(shown.url)
+    window.says("#summary", "2 ranks run; step")
+    ranks = [int(window.cell(place, "pid")) for place in (0, 1)]
+    for pid in (shown.job.process.pid, *ranks):
+        for name in ("cmdline", "environ"):
+            assert shown.token.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
+    (launcher.directory / "end").touch()
+    assert shown.job.wait() == 0
+    for file in launcher.directory.rglob("*"):
+        if file.is_file() and file != shown.screen:
+            assert shown.token not in file.read_text(), file
+
+
+def test_a_launcher_that_is_gone_is_said(launcher: Launcher, window: Window) -> None:
+    shown = start(launcher, launcher.script(STEPS))
+    window.page.goto(shown.url)
+    window.says("#summary", "2 ranks run; step")
+    shown.job.send(signal.SIGKILL)
+    window.says("#trouble", "The launcher does not answer since")
+    window.says("#summary", "2 ranks run; step")
+
+
+def test_it_is_readable_on_a_narrow_dark_screen_and_by_keys(
+    launcher: Launcher, browser: Any, tmp_path: Path
+) -> None:
+    (launcher.directory / "rest").touch()
+    shown = start(launcher, launcher.script(STEPS))
+    context = browser.new_context(viewport={"width": 360, "height": 760}, color_scheme="dark")
+    window = watched(context)
+    window.page.goto(shown.url)
+    window.says("#summary", "rank 0 waits for rank 1")
+    assert window.page.evaluate("document.documentElement.scrollWidth") <= 360
+    back = window.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert back == "rgb(18, 22, 28)"
+    window.page.keyboard.press("Tab")
+    outline = window.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    window.page.screenshot(path=tmp_path / "narrow-dark.png", full_page=True)
+    assert (tmp_path / "narrow-dark.png").stat().st_size > 0
+    context.close()
+    assert window.troubles == []
+
+
+def test_a_port_that_is_taken_is_one_line_before_any_rank(launcher: Launcher) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        job = launcher.run("--dashboard", address, "-np", 2, "touch", "started")
+    assert job.process.returncode == 2
+    lines = job.err.decode().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"corro run: --dashboard {address}: ")
+    assert "Address already in use" in lines[0]
+    assert not (launcher.directory / "started").exists()
