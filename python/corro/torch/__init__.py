@@ -71,12 +71,14 @@ from corro.torch.differentiable import (
     grouped_reducescatter,
     reducescatter,
 )
+from corro.torch.embedding import EmbeddingTable
 from corro.torch.optimizer import DistributedOptimizer
 from corro.torch.optimizer_state import broadcast_optimizer_state
 from corro.torch.parameters import broadcast_parameters
 from corro.torch.recorder import record
 from corro.torch.sparse import sparse_allreduce, sparse_allreduce_async
 from corro.torch.sync_batch_norm import SyncBatchNorm
+from corro.torch.table_optimizer import TableOptimizer
 from corro.torch.verbs import (
     Handle,
     allgather_async,
@@ -121,6 +123,7 @@ __all__ = [
     "CorroError",
     "DataLossError",
     "DistributedOptimizer",
+    "EmbeddingTable",
     "EngineCodec",
     "FailedPreconditionError",
     "Group",
@@ -140,6 +143,7 @@ __all__ = [
     "ResourceExhaustedError",
     "Sum",
     "SyncBatchNorm",
+    "TableOptimizer",
     "TimeoutError",
     "UnauthenticatedError",
     "UnavailableError",
