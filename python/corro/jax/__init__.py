@@ -26,6 +26,7 @@ from corro import Adasum, Average, Group, Max, Min, Product, ReduceOp, Sum
 from corro._calls import Handle, poll, synchronize
 from corro.jax import _required as _required
 from corro.jax.compression import Compression
+from corro.jax.embedding import EmbeddingTable, Lookup
 from corro.jax.verbs import (
     allgather,
     allgather_async,
@@ -51,8 +52,10 @@ __all__ = [
     "Average",
     "Compression",
     "DistributedOptimizer",
+    "EmbeddingTable",
     "Group",
     "Handle",
+    "Lookup",
     "Max",
     "Min",
     "Product",
