@@ -86,6 +86,13 @@ std::string summarize(const JobPicture& job, const std::string& long_wait) {
   }
 }
 
+std::string describe_end(const Ending& ending) {
+  if (ending.status == 0) return "the job is over: every rank has done its work";
+  if (ending.why.empty()) return fmt::format("the job was stopped; exit status {}", ending.status);
+  const bool has_left = ending.status == diagnosis::kLeftExit;
+  return (has_left ? "the job is over: " : "the job has failed: ") + ending.why;
+}
+
 }  // namespace
 
 JobPicture picture_of(const JobCourse& course, const LaunchPlan& plan, UnixTime started) {
@@ -107,11 +114,7 @@ JobPicture picture_of(const JobCourse& course, const LaunchPlan& plan, UnixTime 
 JobPicture picture_of_end(JobPicture last, const Ending& ending) {
   const bool is_well = ending.status == 0;
   last.state = is_well ? JobState::kDone : JobState::kFailed;
-  const std::string why =
-      ending.why.empty() ? fmt::format("exit status {}", ending.status) : ending.why;
-  last.summary = is_well ? "the job is over: every rank has done its work"
-                 : ending.status == diagnosis::kLeftExit ? "the job is over: " + why
-                                                         : "the job has failed: " + why;
+  last.summary = describe_end(ending);
   return last;
 }
 

@@ -166,7 +166,7 @@ TEST_F(JobPictureTest, TheEndIsSaidInOneSentence) {
   EXPECT_EQ(end_of(1, "ValueError: x (rank 1 on node2)").state, JobState::kFailed);
   EXPECT_EQ(end_of(1, "ValueError: x (rank 1 on node2)").summary,
             "the job has failed: ValueError: x (rank 1 on node2)");
-  EXPECT_EQ(end_of(130, "").summary, "the job has failed: exit status 130");
+  EXPECT_EQ(end_of(130, "").summary, "the job was stopped; exit status 130");
   EXPECT_EQ(end_of(75, "all ranks have left").summary, "the job is over: all ranks have left");
 }
 
