@@ -52,7 +52,10 @@ READS = {
     "python/tests/test_pods.py": POD_PROGRAMS,
     "python/tests/test_coordinator.py": ETCD_PROGRAMS,
     "python/tests/test_etcd_store.py": ETCD_PROGRAMS,
-    "python/tests/test_table_front_ends.py": ("python/requirements/jax.txt",),
+    "python/tests/test_table_front_ends.py": (
+        "python/requirements/tensorflow.txt",
+        "python/requirements/jax.txt",
+    ),
     "python/tests/test_tensorflow.py": ("python/requirements/tensorflow.txt",),
     "python/tests/test_keras.py": (
         "python/requirements/tensorflow.txt",
