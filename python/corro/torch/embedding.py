@@ -48,8 +48,8 @@ class EmbeddingTable(nn.Module):
 
     The layer has no parameters: the rows lie in `corro.table.Table`, in the memory of the job's
     servers, or of this process where there are none. So an optimizer of torch, DistributedOptimizer
-    and DistributedDataParallel find nothing of it, and state_dict() has no rows: whoever saves the
-    model saves the table beside it. TableOptimizer trains it.
+    and DistributedDataParallel find nothing of it, and state_dict() has no rows: a checkpoint of
+    the model is one of all else. TableOptimizer trains it.
 
     While training, a forward pass under autograd is recorded until TableOptimizer.step(); after
     eval(), or without gradients, rows are pulled and nothing is recorded. Every forward pass blocks
@@ -202,8 +202,8 @@ class EmbeddingTable(nn.Module):
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         """Refuses copy.copy(), copy.deepcopy() and pickle: two layers would train one table."""
         raise TypeError(
-            f"EmbeddingTable {self.name} cannot be copied or pickled: its rows lie in a table; save"
-            " model.state_dict(), and the table beside it"
+            f"EmbeddingTable {self.name} cannot be copied or pickled: its rows lie in a table,"
+            " which has one owner; model.state_dict() is what the rest of the model is saved by"
         )
 
     def _set_up(
