@@ -28,6 +28,8 @@ BENCH_ENVIRONMENTS = $(call for_rows,recover,build/bench/torchft/.ready) \
 
 VENV := .venv/bin
 STAMPS := build/stamps
+# Real data of examples/ctr_deepfm.py.
+RATINGS := build/data/ml-100k/ml-100k.user
 UV := $(VENV)/uv
 WHEEL_BUILD := $(UV) build --wheel --no-build-isolation --python $(VENV)/python
 # Shows a command's output only if it fails.
@@ -168,11 +170,15 @@ packages: $(patsubst %,$(STAMPS)/packages-%,build data tests clang lint kube)
 
 .PHONY: setup test-setup
 setup: .venv/.corro ## Build and install everything that the other commands need, and stop there
-test-setup: setup $(STAMPS)/native-tests $(OTHERS:%=.venv-%/.corro) $(STAMPS)/packages-data $(STAMPS)/packages-tests
+test-setup: setup $(STAMPS)/native-tests $(OTHERS:%=.venv-%/.corro) $(STAMPS)/packages-data $(STAMPS)/packages-tests $(RATINGS)
 
 $(STAMPS)/packages-%: packages.txt tools/system_packages.sh
 	@tools/system_packages.sh $*
 	@mkdir -p $(@D) && touch $@
+
+$(RATINGS): tools/movielens.py | .venv/.ready
+	@echo "corro: fetching the ratings of MovieLens 100k; 2 MB"
+	@$(VENV)/python tools/movielens.py --to $(@D)
 
 # uv is bootstrapped by the interpreter's own venv and pip; from then on it keeps one cache for all environments.
 .venv/.ready: python/requirements/dev.txt | $(STAMPS)/packages-build

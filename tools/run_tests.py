@@ -52,6 +52,7 @@ READS = {
     "python/tests/test_pods.py": POD_PROGRAMS,
     "python/tests/test_coordinator.py": ETCD_PROGRAMS,
     "python/tests/test_etcd_store.py": ETCD_PROGRAMS,
+    "python/tests/test_examples.py": ("build/data/ml-100k/ml-100k.user",),
     "python/tests/test_table_front_ends.py": (
         "python/requirements/tensorflow.txt",
         "python/requirements/jax.txt",

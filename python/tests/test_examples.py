@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Finished, Launch
@@ -19,8 +21,10 @@ HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"
 IMAGES = Path("/usr/share/datasets/fashion-mnist")
 BIBLE = Path("/usr/lib/bible.data")
+RATINGS = EXAMPLES.parent / "build/data/ml-100k/ml-100k.user"
 
 needs_images = pytest.mark.skipif(not IMAGES.exists(), reason="needs dataset-fashion-mnist")
+needs_ratings = pytest.mark.skipif(not RATINGS.exists(), reason="needs tools/movielens.py")
 needs_bible = pytest.mark.skipif(not BIBLE.exists(), reason="needs bible-kjv-text")
 
 
@@ -246,3 +250,34 @@ def test_services_learn_together(launch: Launch, example: str, tmp_path: Path) -
         assert "expert1" in picture.read_text()
     else:
         assert reached["last"] > reached["first"] + 0.3
+
+
+@needs_ratings
+@pytest.mark.parametrize(("ranks", "servers"), [(1, 0), (2, 2)])
+def test_a_deepfm_predicts_as_one_process_does(launch: Launch, ranks: int, servers: int) -> None:
+    options = ("--servers", str(servers)) if servers else ()
+    script = (str(EXAMPLES / "ctr_deepfm.py"), "--epochs", "1")
+    job = launch(*script, ranks=ranks, options=options, seconds=400).check()
+    last = job.output.strip().splitlines()[-1]
+    found = re.search(r"ctr: auc=(0\.\d{4}) alone=(0\.\d{4}) workers=(\d) servers=(\d)$", last)
+    assert found, job.output
+    assert float(found[1]) > 0.76  # By the films' means alone it is 0.725.
+    assert float(found[1]) == pytest.approx(float(found[2]), abs=0.001)
+    assert (int(found[3]), int(found[4])) == (ranks, servers)
+
+
+def test_equal_scores_count_half() -> None:
+    """In the example's area under the curve, beside one by all pairs."""
+    import torch
+
+    tree = ast.parse((EXAMPLES / "ctr_deepfm.py").read_text())
+    function = next(one for one in tree.body if getattr(one, "name", "") == "auc")
+    names: dict[str, Any] = {"Tensor": torch.Tensor}
+    code = compile(ast.Module([function], []), "ctr_deepfm.py", "exec")
+    exec(code, names)  # noqa: S102  # The script trains when it is imported.
+    generator = torch.Generator().manual_seed(1)
+    scores = torch.randint(0, 9, (80,), generator=generator) / 8
+    labels = torch.randint(0, 2, (80,), generator=generator).float()
+    differences = scores[labels > 0][:, None] - scores[labels == 0]
+    expected = (differences > 0).double().mean() + (differences == 0).double().mean() / 2
+    assert names["auc"](scores, labels) == pytest.approx(float(expected))
