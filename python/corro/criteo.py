@@ -28,8 +28,9 @@ from corro.errors import DataLossError, InvalidArgumentError
 INTEGERS, CATEGORIES = 13, 26
 FIELDS = 1 + INTEGERS + CATEGORIES
 DIGITS = 8  # Of a category.
-INTEGER = re.compile(rb"-?\d{1,18}")
-CATEGORY = re.compile(rb"[0-9a-fA-F]{1,%d}" % DIGITS)
+INTEGER = rb"(?:-?\d{1,18})?"
+CATEGORY = rb"[0-9a-fA-F]{0,%d}" % DIGITS
+LINE = re.compile(rb"[01](?:\t%b){%d}(?:\t%b){%d}" % (INTEGER, INTEGERS, CATEGORY, CATEGORIES))
 MISSING = 1 << (4 * DIGITS)  # No category has so large a number.
 
 
@@ -121,39 +122,35 @@ def _lines(paths: Sequence[str | os.PathLike[str]]) -> Iterator[_Line]:
 
 def _parsed(lines: Sequence[_Line]) -> Batch:
     labels = numpy.empty(len(lines), numpy.float32)
-    dense = numpy.zeros((len(lines), INTEGERS), numpy.float32)
+    integers = numpy.empty((len(lines), INTEGERS), numpy.float32)
     categories = numpy.empty((len(lines), CATEGORIES), numpy.uint64)
     for at, line in enumerate(lines):
-        fields = line.text.split(b"\t")
-        if len(fields) != FIELDS:
-            raise _wrong(line, f"has {len(fields)} fields, not {FIELDS}")
-        if fields[0] not in (b"0", b"1"):
-            raise _wrong(line, f"the label is {fields[0]!r}, not 0 or 1")
-        labels[at] = fields[0] == b"1"
-        for column, text in enumerate(fields[1 : 1 + INTEGERS]):
-            if text:
-                dense[at, column] = max(_integer(line, column, text), 0)
-        categories[at] = [
-            _category(line, column, text) for column, text in enumerate(fields[1 + INTEGERS :])
-        ]
-    return Batch(labels=labels, dense=numpy.log1p(dense), ids=_ids(categories))
+        if not LINE.fullmatch(line.text):
+            raise _wrong(line)
+        label, *fields = line.text.split(b"\t")
+        labels[at] = label == b"1"
+        integers[at] = [int(text) if text else 0 for text in fields[:INTEGERS]]
+        categories[at] = [int(text, 16) if text else MISSING for text in fields[INTEGERS:]]
+    dense = numpy.log1p(numpy.maximum(integers, 0))
+    return Batch(labels=labels, dense=dense, ids=_ids(categories))
 
 
-def _integer(line: _Line, column: int, text: bytes) -> int:
-    if not INTEGER.fullmatch(text):
-        raise _wrong(line, f"integer {column + 1} is {text!r}")
-    return int(text)
-
-
-def _category(line: _Line, column: int, text: bytes) -> int:
-    if not text:
-        return MISSING
-    if not CATEGORY.fullmatch(text):
-        raise _wrong(line, f"category {column + 1} is {text!r}, not up to {DIGITS} hex digits")
-    return int(text, 16)
-
-
-def _wrong(line: _Line, what: str) -> InvalidArgumentError:
+def _wrong(line: _Line) -> InvalidArgumentError:
+    """Returns what is wrong with a line that is not of the format."""
+    label, *fields = line.text.split(b"\t")
+    if 1 + len(fields) != FIELDS:
+        what = f"has {1 + len(fields)} fields, not {FIELDS}"
+    elif label not in (b"0", b"1"):
+        what = f"the label is {label!r}, not 0 or 1"
+    else:
+        forms = [INTEGER] * INTEGERS + [CATEGORY] * CATEGORIES
+        pairs = enumerate(zip(forms, fields, strict=True))
+        at = next(at for at, (form, text) in pairs if not re.fullmatch(form, text))
+        if at < INTEGERS:
+            what = f"integer {at + 1} is {fields[at]!r}"
+        else:
+            column = at - INTEGERS + 1
+            what = f"category {column} is {fields[at]!r}, not up to {DIGITS} hex digits"
     return InvalidArgumentError(f"{line.path}:{line.number}: {what}")
 
 
