@@ -251,6 +251,15 @@ def test_recomputed_activations_train_alike() -> None:
     assert [len(ids) for ids, _ in spy.pushes] == [len(ids.unique())]
 
 
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_a_gradient_that_has_a_graph_of_its_own_is_pushed() -> None:
+    ours = layer(mode=None)
+    ids, before = torch.tensor([3]), rows_of(ours)[3:4]
+    ours(ids).square().sum().backward(create_graph=True)
+    corro.TableOptimizer([ours]).step()
+    assert_close(ours(ids), before - RATE * 2 * before)
+
+
 def test_a_compiled_model_trains_alike() -> None:
     model = nn.Sequential(layer(padding_idx=0), nn.Tanh())
     compiled, rows = torch.compile(model, backend="eager"), corro.TableOptimizer(model)

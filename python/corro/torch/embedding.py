@@ -288,5 +288,5 @@ class EmbeddingTable(nn.Module):
 
     def _put_aside(self, ids: Tensor, rows: Tensor) -> None:
         if rows.grad is not None:
-            self._gradients.append(Gradient(ids, rows.grad))
+            self._gradients.append(Gradient(ids, rows.grad.detach()))
             rows.grad = None
