@@ -264,7 +264,7 @@ Status ServedTables::set_lr(TableNumber table, float lr) {
   TableSpec changed = tables_.at(table).spec();
   changed.optimizer.lr = lr;
   CORRO_TRY(check(changed));
-  tables_[table].asked.spec = changed;
+  tables_[table].asked.spec = std::move(changed);
   return {};
 }
 

@@ -109,7 +109,7 @@ Status TableServer::advance(Client& client) {
   for (int i = 0; i < kMessagesInARow && connection.reads(); ++i) {
     CORRO_ASSIGN(auto message, connection.receive());
     if (!message) break;
-    CORRO_TRY(hear(client, *std::move(message)));
+    CORRO_TRY(hear(client, *message));
   }
   CORRO_TRY(connection.flush());
   watch(client);
@@ -125,8 +125,8 @@ void TableServer::watch(Client& client) {
 
 // -- messages -------------------------------------------------------------------------------------
 
-Status TableServer::hear(Client& client, ServerConnection::Message message) {
-  const Status status = answer(client, message);
+Status TableServer::hear(Client& client, const ServerConnection::Message& message) {
+  Status status = answer(client, message);
   if (status.ok()) return {};
   // What no worker sends ends the connection; what a user can do wrong is answered.
   if (status.code() == Code::kInternal) return status;

@@ -82,7 +82,7 @@ class TableServer {
   void watch(Client& client);
 
   /// Takes one message. Fails with what ends the connection.
-  Status hear(Client& client, ServerConnection::Message message);
+  Status hear(Client& client, const ServerConnection::Message& message);
   Status answer(Client& client, const ServerConnection::Message& message);
   Status open(Client& client, const ServerConnection::Message& message);
   Status pull(Client& client, const ServerConnection::Message& message, ServedTable& table);
