@@ -1,5 +1,5 @@
 // What the kernels are made of: element types, conversions, operators. Included by kernels_impl.h
-// only; see there for the rules.
+// and by the kernels of tables; see there for the rules.
 #pragma once
 
 #include <cstddef>

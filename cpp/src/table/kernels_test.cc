@@ -153,13 +153,21 @@ TEST_P(TableKernels, KeepRowsFinite) {
       s.optimizer.initial_accumulator = rest;
       s.optimizer.l1 = s.optimizer.l2 = s.optimizer.beta = rest;
       Row row(kernels(), s);
-      row.write(std::vector<float>(40, 1));
+      NaiveRow naive = naive_initial(s, 0);
+      naive.weights.assign(40, 0);
+      row.write(naive.weights);
       for (int step = 0; step < 30; ++step) {
         std::vector<float> gradient(40);
-        for (float& g : gradient)
-          g = step % 3 == 0 ? std::copysign(kMost, draw(random)) : draw(random);
-        row.update(gradient, random());
+        for (float& g : gradient) g = draw(random);
+        if (step % 3 == 2) {
+          for (float& g : gradient) g = std::copysign(kMost, g);
+        }
+        const uint64_t rounding = random();
+        row.update(gradient, rounding);
+        naive_update(s, naive, gradient, rounding);
         std::vector<float> states = row.states();
+        ASSERT_EQ(bits_of(row.weights()), bits_of(naive.weights)) << lr << " " << rest;
+        ASSERT_EQ(bits_of(states), bits_of(states_of(s, naive))) << lr << " " << rest;
         if (s.optimizer.kind == OptimizerKind::kAdam) states.pop_back();
         for (const float weight : row.weights()) ASSERT_TRUE(std::isfinite(weight)) << lr << rest;
         for (const float state : states) ASSERT_TRUE(std::isfinite(state)) << lr << rest;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <span>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -218,6 +219,40 @@ TEST(MostBytes, RowsOfALargestTableFit) {
   ASSERT_TRUE((*table)->push(keys, gradients, 1).ok());
   EXPECT_LE((*table)->stats().bytes, kLeastMostBytes);
   EXPECT_GE((*table)->stats().rows, 10);
+}
+
+TEST(MostBytes, ARowThatWentInTheSamePushIsNotChangedInItsPlace) {
+  // Ten rows fit. A push finds those of ten keys, and loses them to others before it gets there.
+  TableSpec spec{.name = "t", .dim = kMaxDim};
+  spec.optimizer.kind = OptimizerKind::kAdam;
+  auto unlimited = LocalTable::create(spec);
+  spec.retention.most_bytes = kLeastMostBytes;
+  auto limited = LocalTable::create(spec);
+  std::vector<uint64_t> keys(32);
+  for (uint64_t i = 0; i < 32; ++i) keys[i] = 31 - i;
+  const std::vector<float> gradients(size_t{kMaxDim} * 32, 1);
+  const std::span all = gradients;
+  for (auto* const table : {&*unlimited, &*limited}) {
+    const std::span old = std::span(keys).last(10);
+    ASSERT_TRUE((*table)->push(old, all.first(10 * size_t{kMaxDim}), 1).ok());
+    ASSERT_TRUE((*table)->push(keys, all, 2).ok());
+  }
+  EXPECT_GT((*limited)->stats().evicted, 22);
+  int kept = 0;
+  std::vector<float> one(kMaxDim);
+  std::vector<float> other(kMaxDim);
+  for (uint64_t key = 10; key < 32; ++key) {
+    (*limited)->pull({&key, 1}, one);
+    (*unlimited)->pull({&key, 1}, other);
+    if (one[0] == 0) continue;
+    EXPECT_EQ(one, other) << key;
+    ++kept;
+  }
+  for (uint64_t key = 0; key < 10; ++key) {
+    (*limited)->pull({&key, 1}, one);
+    if (one[0] != 0) ++kept;
+  }
+  EXPECT_EQ(kept, (*limited)->stats().rows);
 }
 
 TEST(Retention, TheSamePushesGiveTheSameRowsWhateverIsPulled) {
