@@ -7,8 +7,8 @@
     table.push(ids, gradients)    # on all ranks: one step of the table
 
 A table has a row for each of 2^64 keys. A row that nobody has pushed to has its initial values,
-which are a function of the table's seed and the key, and takes no memory. In a job without servers
-that has one rank the table lies in this process, and gives the same bits.
+which are a function of the table's seed, its name and the key, and takes no memory. In a job
+without servers that has one rank the table lies in this process, and gives the same bits.
 """
 
 from __future__ import annotations

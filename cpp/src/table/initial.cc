@@ -70,6 +70,15 @@ float value_of(const Initial& initial, uint64_t number) {
   return value < initial.high ? value : std::nextafter(initial.high, initial.low);
 }
 
+/// Tables of one seed differ by their names: a user and a film of one number begin as two rows.
+/// Source: FNV-1a, 64 bits (Fowler, Noll, Vo).
+uint64_t seed_of(const TableSpec& spec) {
+  uint64_t hash = 0xcbf29ce484222325U;
+  for (const char letter : spec.name)
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3U;
+  return spec.seed ^ hash;
+}
+
 }  // namespace
 
 void write_initial(const TableSpec& spec, uint64_t key, std::span<float> values) {
@@ -77,7 +86,7 @@ void write_initial(const TableSpec& spec, uint64_t key, std::span<float> values)
     std::ranges::fill(values, spec.initial.low);
     return;
   }
-  const uint64_t sequence = hash_of(seed_for(Use::kInitial, spec.seed), key);
+  const uint64_t sequence = hash_of(seed_for(Use::kInitial, seed_of(spec)), key);
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = value_of(spec.initial, number_at(sequence, i));
   }

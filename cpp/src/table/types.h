@@ -44,8 +44,8 @@ struct Optimizer {
   bool operator==(const Optimizer&) const = default;
 };
 
-/// The values of a row that no gradient has changed: a function of the table's seed, the row's key
-/// and the element, so that every server gives the same ones at any time.
+/// The values of a row that no gradient has changed: a function of the table's seed and name, the
+/// row's key and the element, so that every server gives the same ones at any time.
 enum class InitialKind : uint8_t {
   kConstant = 0,  ///< All are `low`; `high` is finite.
   kUniform = 1,   ///< In [low, high), low < high, before it is rounded to the table's type.
