@@ -44,7 +44,7 @@ TEST(ServerProgram, IsReachedWhereRanksFindIt) {
                           EXPECT_TRUE(io::connect_tcp(io::SocketAddress::parse(text).value()).ok());
                           EXPECT_TRUE(io::wait_ready(listener.get(), POLLIN, wire::soon()));
                           one.stop.ring();
-                          return serve_nobody(place, listener, stop);
+                          return serve_tables(place, std::move(listener), stop);
                         });
   EXPECT_EQ(program.run(), 0);
 }
@@ -61,10 +61,10 @@ TEST(ServerProgram, SaysInOneLineWhatIsWrong) {
   Started one(0);
   one.environment.agent = "corro-nobody-" + std::to_string(getpid());
   testing::internal::CaptureStderr();
-  EXPECT_EQ(ServerProgram(one.environment, one.ear(), serve_nobody).run(), 1);
+  EXPECT_EQ(ServerProgram(one.environment, one.ear(), serve_tables).run(), 1);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("corro server: CORRO_AGENT: no"));
   testing::internal::CaptureStderr();
-  EXPECT_EQ(ServerProgram({}, one.ear(), serve_nobody).run(), 2);
+  EXPECT_EQ(ServerProgram({}, one.ear(), serve_tables).run(), 2);
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "corro server: started by corro run --servers, and by nobody else\n");
 }
