@@ -257,13 +257,23 @@ def test_services_learn_together(launch: Launch, example: str, tmp_path: Path) -
 def test_a_deepfm_predicts_as_one_process_does(launch: Launch, ranks: int, servers: int) -> None:
     options = ("--servers", str(servers)) if servers else ()
     script = (str(EXAMPLES / "ctr_deepfm.py"), "--epochs", "1")
-    job = launch(*script, ranks=ranks, options=options, seconds=400).check()
+    job = launch(*script, ranks=ranks, options=options).check()
     last = job.output.strip().splitlines()[-1]
     found = re.search(r"ctr: auc=(0\.\d{4}) alone=(0\.\d{4}) workers=(\d) servers=(\d)$", last)
     assert found, job.output
     assert float(found[1]) > 0.76  # By the films' means alone it is 0.725.
     assert float(found[1]) == pytest.approx(float(found[2]), abs=0.001)
     assert (int(found[3]), int(found[4])) == (ranks, servers)
+
+
+@needs_ratings
+def test_two_towers_find_films_that_are_not_only_popular(launch: Launch) -> None:
+    script = (str(EXAMPLES / "two_tower.py"), "--epochs", "4")
+    job = launch(*script, options=("--servers", "2")).check()
+    words = r"two_tower: recall@20=(0\.\d{4}) popular=(0\.\d{4}) workers=2 servers=2"
+    found = re.search(words, job.output)
+    assert found, job.output
+    assert float(found[1]) > float(found[2]) + 0.03
 
 
 def test_equal_scores_count_half() -> None:
