@@ -2,7 +2,7 @@
 //
 //   board.hear(happening);          // each event
 //   board.show(picture, wall_now());
-//   write_job(board, wall_now())    // board_text.h
+// board_text.h writes it down.
 #pragma once
 
 #include <deque>

@@ -1,7 +1,7 @@
 // Index: which slot the row of a key has, for one shard of a table. Open addressing.
 //
-//   const uint32_t place = index.find(hash, key);
-//   if (place == Index::kNone) index.insert(hash, key, slot);
+//   const uint32_t place = entries.find(hash, key);
+//   if (place == Index::kNone) entries.insert(hash, key, slot);
 //
 // A *place* is where an entry stands: 13 bytes in three arrays, a tag, a key and a slot; with dates
 // 17 bytes in four. Places stand in groups of 16. A key's entry is in the first group, from the one
