@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr int32_t kRanks = 4;
+constexpr int32_t kRanksOfTheJob = 4;
 
 /// An agent of a job with four ranks and two servers.
 class Servers : public testing::Test {
@@ -21,7 +21,7 @@ class Servers : public testing::Test {
   [[nodiscard]] Environment environment(std::optional<int32_t> server = {}) {
     Environment all;
     all.agent = agent_.service().name();
-    all.size = kRanks;
+    all.size = kRanksOfTheJob;
     all.servers = 2;
     all.server = server;
     return all;
@@ -31,7 +31,7 @@ class Servers : public testing::Test {
   }
   static io::SocketAddress at(const char* text) { return io::SocketAddress::parse(text).value(); }
 
-  RunningAgent agent_{kRanks, 1U << 20U, /*servers=*/2};
+  RunningAgent agent_{kRanksOfTheJob, 1U << 20U, /*servers=*/2};
 };
 
 TEST_F(Servers, KnowTheirPlaceAndTellRanksWhereTheyListen) {
@@ -39,7 +39,7 @@ TEST_F(Servers, KnowTheirPlaceAndTellRanksWhereTheyListen) {
   const ServerPlace& place = second.place();
   EXPECT_EQ(place.index, 1);
   EXPECT_EQ(place.servers, 2);
-  EXPECT_EQ(place.ranks, kRanks);
+  EXPECT_EQ(place.ranks, kRanksOfTheJob);
   EXPECT_EQ(place.job, "job-1");
   EXPECT_EQ(place.digest, digest_of("job-1"));
   EXPECT_EQ(place.secret, agent_.secret());
