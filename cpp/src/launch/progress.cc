@@ -33,20 +33,20 @@ nlohmann::ordered_json json_of(const Progress::Checkpoint& checkpoint) {
 }  // namespace
 
 std::string format_progress(const Progress& progress) {
-  using Json = nlohmann::ordered_json;
+  using Object = nlohmann::ordered_json;
   constexpr double kTenths = 10;
   constexpr double kThousandths = 1000;
-  Json json{{"epoch", progress.epoch}, {"ranks", progress.ranks}, {"step", progress.step}};
+  Object json{{"epoch", progress.epoch}, {"ranks", progress.ranks}, {"step", progress.step}};
   if (progress.rate) {
     const double parts = *progress.rate < 1 ? kThousandths : kTenths;
     json["stepsPerSecond"] = std::round(*progress.rate * parts) / parts;
   }
   if (!progress.plan.empty()) json["plan"] = progress.plan;
   if (progress.checkpoint) json["lastCheckpoint"] = json_of(*progress.checkpoint);
-  json["changes"] = Json::array();
+  json["changes"] = Object::array();
   for (const Progress::Change& change : progress.changes)
     json["changes"].push_back({{"time", rfc3339_micro(change.at)}, {"text", change.text}});
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json.dump(-1, ' ', false, Object::error_handler_t::replace);
 }
 
 void ProgressWatch::hear(const Event& event, size_t ranks, Time now, UnixTime clock) {

@@ -91,7 +91,7 @@ TEST(ServedTable, APushComesInPartsAndPartsComeAgain) {
   EXPECT_FALSE(table->take(0, part(2, {2}, {3}).push()).ok());
   EXPECT_EQ(table->take(0, end.push()).value(), Taken::kWhole);
   ASSERT_TRUE(table->apply().ok());
-  for (const uint64_t key : {1, 2, 3}) EXPECT_EQ(row(*table, key), -static_cast<float>(key));
+  for (const uint64_t key : {1UL, 2UL, 3UL}) EXPECT_EQ(row(*table, key), -static_cast<float>(key));
 }
 
 TEST(ServedTable, AStepThatIsNotTheNextOneIsRefused) {
