@@ -114,6 +114,7 @@ class Digests:
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
+        self._listings: dict[str, Digest] = {}
         self._known: dict[str, tuple[tuple[int, ...], Digest]] = {}
         self._lock = threading.Lock()
 
@@ -134,11 +135,18 @@ class Digests:
                 self._known[path] = state, digest
         return digest
 
+    def keep_listings(self, folders: Iterable[str]) -> None:
+        """Keeps which names these folders hold now, before any suite starts."""
+        self._listings = {path: self._make(path) for path in folders}
+
     def is_younger(self, path: str, time_ns: int) -> bool:
         """Whether the file or folder was changed at a time of file_clock_ns() or after. A file that
         is gone may have gone just now, if its folder has changed. The time of the change counts,
-        not that of the contents, which `touch` and `mv` keep or set."""
+        not that of the contents, which `touch` and `mv` keep or set. A folder that holds the names
+        that were kept is not younger: what came, or came and went, counts in no listing."""
         at = self.root / path
+        if path.endswith("/") and self._listings.get(path) == self.of(path):
+            return False
         for each in (at, at.parent):
             with contextlib.suppress(OSError):
                 return each.stat().st_ctime_ns >= time_ns
@@ -325,6 +333,10 @@ class Memory:
             return []
         return passes if isinstance(passes, list) else []
 
+    def keep_listings(self, folders: Iterable[str]) -> None:
+        """Before the first suite starts: see Digests.keep_listings()."""
+        self._digests.keep_listings(folders)
+
     def newest_note(self, suite: Suite) -> dict[str, str]:
         """What was noted when the suite passed last, with whatever inputs."""
         return next((each["note"] for each in self._passes(suite)), {})
@@ -397,6 +409,10 @@ class Watch:
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
+
+    def folders(self) -> list[str]:
+        """Those whose listings are inputs, as a set names them."""
+        return [f"{path}/" for path in self._folders.values() if not path.startswith("build/")]
 
     def start(self) -> set[str]:
         with self._lock:

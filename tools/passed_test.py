@@ -203,6 +203,19 @@ def test_a_file_that_comes_into_a_listed_folder_meanwhile_is_not_remembered(tree
     assert memory_of(tree).find(suite) is None
 
 
+def test_what_is_made_in_a_listed_folder_meanwhile_counts_not(tree: Path) -> None:
+    """Caches and results come into folders that a suite lists, and are no names of its listing."""
+    memory = memory_of(tree)
+    memory.keep_listings(["data/"])
+    started = after_all()
+    (tree / "data/corro-runs").mkdir()
+    memory.add(suite_of(tree), {"data/", "program.py"}, started, {})
+    assert memory_of(tree).find(suite_of(tree)) is not None
+    (tree / "data/new").write_text("")
+    memory.add(suite_of(tree), {"data/", "program.py"}, started, {})
+    assert memory_of(tree).find(suite_of(tree)) is None
+
+
 def test_two_branches_are_remembered_both(tree: Path) -> None:
     run_once(tree, suite_of(tree))
     (tree / "docs/page.md").write_text("of a branch")

@@ -118,6 +118,7 @@ class Runner:
         self._judge = judge
         self._print = threading.Lock()
         self._new: list[tuple[Suite, set[str], int, dict[str, str]]] = []
+        memory.keep_listings(watch.folders())
 
     def run(self, suites: Sequence[Suite], processors: int) -> list[Outcome]:
         """One kind after the other, of each the longest first, so that no core is idle at the end;
