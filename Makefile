@@ -53,7 +53,7 @@ help: ## Show this list
 
 .PHONY: demo
 demo: $(if $(wildcard .venv/.corro),setup,.venv/.engine) $(STAMPS)/packages-data ## Train on the 60 000 images of Fashion-MNIST with two processes
-	@$(VENV)/corro run -np 2 $(VENV)/python examples/fashion_mnist.py $(ARGS)
+	@$(VENV)/corro run --dashboard 127.0.0.1:0 -np 2 $(VENV)/python examples/fashion_mnist.py $(ARGS)
 
 .PHONY: check
 check: setup $(STAMPS)/packages-clang $(STAMPS)/packages-lint ## Format, and check what has changed: before each commit

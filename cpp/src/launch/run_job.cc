@@ -66,7 +66,7 @@ Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPla
            .policy = std::move(policy),
            .dashboard = std::move(dashboard)});
   if (const std::string address = around.room.take_news(plan.machine.host); !address.empty())
-    job.output.note(fmt::format("corro: dashboard  {}\n", address));
+    job.output.note(fmt::format("dashboard  {}\n", address));
   const std::optional<int> exit = Launcher(job, around.standalone).run(around.signals.heard);
   if (exit) return exit;
   plan = std::move(*job.others);

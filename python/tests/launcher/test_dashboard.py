@@ -84,7 +84,7 @@ class Shown:
     token: str = field(init=False, default="")
 
     def read_address(self) -> Shown:
-        line = re.compile(r"^corro: dashboard  (http://\S+/\?token=[0-9a-f]{64})\n", re.MULTILINE)
+        line = re.compile(r"^dashboard  (http://\S+/\?token=[0-9a-f]{64})\n", re.MULTILINE)
         wait_until(lambda: line.search(self.screen.read_text()) is not None, "it has an address")
         self.url = line.findall(self.screen.read_text())[0]
         parts = urlsplit(self.url)
