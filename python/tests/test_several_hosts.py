@@ -161,8 +161,9 @@ def test_a_script_for_torchrun_meets_over_gloo(cluster: Cluster, tmp_path: Path)
         "print('sum', x[0].item())\ndist.destroy_process_group()\n"
     )
     code, out, err = cluster.run(
-        tmp_path, "--env", "GLOO_SOCKET_IFNAME=eth0", "-H", f"{OWN},{OTHER}", script(tmp_path, text)
-    )
+        tmp_path, "--env", "GLOO_SOCKET_IFNAME=eth0", "--env", "CORRO_TORCH=keep",
+        "-H", f"{OWN},{OTHER}", script(tmp_path, text),
+    )  # fmt: skip
     assert code == 0, err
     assert "sum 1.0" in out
 

@@ -20,6 +20,7 @@ from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from corro import _context
+from corro._autoload import is_corro
 from corro._objects import broadcast_bytes
 from corro.errors import CorroError, UnavailableError
 
@@ -73,7 +74,7 @@ class DefaultGroup:
         self._is_owed = False
 
     def _end(self) -> None:
-        if not distributed.is_initialized() or distributed.get_backend() != "corro":
+        if not distributed.is_initialized() or not is_corro(distributed.get_backend()):
             return
         # Those that are reached no more go: they would be told of gradients, too.
         gc.collect()

@@ -25,6 +25,7 @@ import torch
 from torch import nn
 
 from corro import _context
+from corro._autoload import is_corro
 from corro.errors import DataLossError, InvalidArgumentError, UnimplementedError
 from corro.torch.arithmetic import needs_newer
 from corro.torch.checkpoint import Layouts, read_tree
@@ -218,7 +219,7 @@ class ShardedState(TorchState):
 
 def _check_group() -> None:
     name = torch.distributed.get_backend()
-    if name != "corro" and _context.membership() is not None:
+    if not is_corro(name) and _context.membership() is not None:
         raise UnimplementedError(
             f'ShardedState: torch\'s default process group is over "{name}", and does not go on'
             ' when ranks come or go: make it over "corro", or leave it to ShardedState'
