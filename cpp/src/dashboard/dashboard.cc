@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dashboard/board_text.h"
+#include "dashboard/log_page.h"
 #include "dashboard/page_files.h"
 #include "io/socket.h"
 
@@ -29,15 +30,19 @@ Result<std::string> parse_address(const std::string& text) {
 }
 
 Result<std::unique_ptr<Dashboard>> Dashboard::open(const Options& options) {
-  std::unique_ptr<Dashboard> made(new Dashboard());
+  std::unique_ptr<Dashboard> made(new Dashboard(options.logs));
   std::map<std::string, http::Pages::Route> routes;
   for (const http::Asset& file : page_files()) {
     const std::string path = file.name == "index.html" ? "/" : fmt::format("/{}", file.name);
-    routes[path] = {[file] { return http::Page{200, std::string(file.text), file.type}; }, true};
+    routes[path] = {
+        [file](const http::Query&) { return http::Page{200, std::string(file.text), file.type}; },
+        true};
   }
   Dashboard& one = *made;
-  routes["/api/job"] = {[&one] { return one.job_page(); }, true};
-  routes["/metrics"] = {[&one] { return one.metrics_page(); }, true};
+  routes["/api/job"] = {[&one](const http::Query&) { return one.job_page(); }, true};
+  routes["/api/logs"] = {[&one](const http::Query& query) { return logs_page(one.logs_, query); },
+                         true};
+  routes["/metrics"] = {[&one](const http::Query&) { return one.metrics_page(); }, true};
   CORRO_ASSIGN(made->pages_,
                http::Pages::listen(
                    {.address = options.address, .token = options.token, .for_browsers = true},

@@ -6,7 +6,8 @@
 //
 //   /             the page (index.html), and the files that it needs
 //   /api/job      the board as JSON
-//   /metrics      the same for Prometheus
+//   /api/logs     lines of ranks' logs
+//   /metrics      the job for Prometheus
 //
 // The job never waits for whoever looks. Its loop leaves a picture here once a second; the server's
 // thread copies it, and makes texts of the copy. All pages need the token.
@@ -18,6 +19,7 @@
 #include "base/clock.h"
 #include "base/guarded.h"
 #include "dashboard/board.h"
+#include "dashboard/log_reader.h"
 #include "http/pages.h"
 
 namespace corro::dashboard {
@@ -29,8 +31,9 @@ namespace corro::dashboard {
 class Dashboard {
  public:
   struct Options {
-    std::string address;  ///< Of parse_address().
-    std::string token;    ///< Letters and digits; not empty.
+    std::string address;    ///< Of parse_address().
+    std::string token;      ///< Letters and digits; not empty.
+    std::string logs = {};  ///< The folder of rank-N.log; "": there are none.
   };
   /// UNAVAILABLE if the port cannot be had.
   [[nodiscard]] static Result<std::unique_ptr<Dashboard>> open(const Options& options);
@@ -54,7 +57,7 @@ class Dashboard {
     Time asked{};  ///< When the job was asked for last; zero: never.
   };
 
-  Dashboard() = default;
+  explicit Dashboard(const std::string& logs) : logs_(logs) {}
   http::Page job_page();
   http::Page metrics_page();
 
@@ -62,6 +65,7 @@ class Dashboard {
   Time shown_{};
   bool is_changed_ = true;
   Guarded<Shared> shared_;
+  LogReader logs_;                      ///< The server's thread's alone.
   std::unique_ptr<http::Pages> pages_;  ///< Its thread uses what is above.
 };
 

@@ -108,12 +108,13 @@ Answer answer_of(const Site& site, const Request& request) {
     return {.page = {404, "not found; there are:\n" + list_of(site.routes)}};
   if (request.method() != protocol::verb::get && request.method() != protocol::verb::head)
     return {.page = {405, "GET only\n"}};
-  if (!route->second.is_protected) return {.page = route->second.make()};
+  const auto make = [&] { return Answer{.page = route->second.make(parse_query(target.query))}; };
+  if (!route->second.is_protected) return make();
   const Access access =
       decide_access(site.rules, {.query = target.query,
                                  .authorization = field_of(request, protocol::field::authorization),
                                  .cookies = field_of(request, protocol::field::cookie)});
-  if (access == Access::kGranted) return {.page = route->second.make()};
+  if (access == Access::kGranted) return make();
   if (access == Access::kEntered) return enter(site.rules, target.path);
   return {.page = refuse(access)};
 }

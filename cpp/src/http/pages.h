@@ -1,7 +1,7 @@
 // Pages: a few pages for probes, for Prometheus and for people, over plain HTTP.
 //
 //   CORRO_ASSIGN(auto pages, http::Pages::listen({.address = "127.0.0.1:8080"},
-//                                                {{"/healthz", {[] { return http::Page{}; }}}}));
+//                                                {{"/healthz", {[](const http::Query&) { return http::Page{}; }}}}));
 //
 // Pages that say nothing of jobs are for everybody. Those that do are protected: who may see them
 // says access.h.
@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/status.h"
+#include "http/query.h"
 
 namespace corro::http {
 
@@ -47,7 +48,8 @@ struct PagesOptions {
 class Pages {
  public:
   struct Route {
-    std::function<Page()> make;  ///< Called on the server's thread; must not block long.
+    /// Called on the server's thread; must not block long.
+    std::function<Page(const Query& query)> make;
     bool is_protected = false;
   };
 

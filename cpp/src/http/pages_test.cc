@@ -18,8 +18,8 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 std::map<std::string, Pages::Route> routes() {
-  return {{"/healthz", {[] { return Page{}; }}},
-          {"/metrics", {[] { return Page{200, "jobs 1\n"}; }, true}}};
+  return {{"/healthz", {[](const Query&) { return Page{}; }}},
+          {"/metrics", {[](const Query&) { return Page{200, "jobs 1\n"}; }, true}}};
 }
 
 io::Fd dial(const Pages& pages) {
@@ -64,6 +64,16 @@ TEST(Pages, ServesWhatThereIsAndNamesItOtherwise) {
   EXPECT_THAT(head, testing::EndsWith("\r\n\r\n"));
 }
 
+TEST(Pages, APageIsToldWhatIsAskedOfIt) {
+  const auto echo = [](const Query& query) {
+    return Page{200, std::string(value_of(query, "say")) + "\n"};
+  };
+  const auto pages = Pages::listen({"127.0.0.1:0"}, {{"/", {echo}}});
+  ASSERT_TRUE(pages.ok()) << pages.status().message();
+  EXPECT_THAT(get(**pages, "/?x=1&say=two+words"), HasSubstr("\r\n\r\ntwo words\n"));
+  EXPECT_THAT(get(**pages, "/"), HasSubstr("\r\n\r\n\n"));
+}
+
 TEST(Pages, BeyondLoopbackProtectedPagesNeedTheToken) {
   const auto closed = Pages::listen({"0.0.0.0:0"}, routes());
   ASSERT_TRUE(closed.ok()) << closed.status().message();
@@ -105,8 +115,9 @@ TEST(Pages, AddressesThatCannotBeAreRefused) {
 constexpr const char* kBrowser = "Host: 127.0.0.1:1\r\n";
 
 std::unique_ptr<Pages> for_browsers(const std::string& address = "127.0.0.1:0") {
-  auto pages = Pages::listen({.address = address, .token = "secret", .for_browsers = true},
-                             {{"/", {[] { return Page{200, "<p>", "text/html"}; }, true}}});
+  auto pages =
+      Pages::listen({.address = address, .token = "secret", .for_browsers = true},
+                    {{"/", {[](const Query&) { return Page{200, "<p>", "text/html"}; }, true}}});
   EXPECT_TRUE(pages.ok()) << pages.status().message();
   return std::move(*pages);
 }

@@ -55,7 +55,7 @@ Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPla
   CORRO_ASSIGN(io::Loop loop, io::Loop::create());
   CORRO_ASSIGN(auto writer, screen::ScreenWriter::create());  // A thread: after the fork.
   CORRO_ASSIGN(auto policy, start_policy(plan.options.policy, around.signals.before));
-  CORRO_ASSIGN(auto dashboard, around.room.open());  // Has a thread, too.
+  CORRO_ASSIGN(auto dashboard, around.room.open(plan.job.log_dir));  // Has a thread, too.
   Job job({.plan = plan,
            .version = around.version,
            .loop = std::move(loop),

@@ -13,9 +13,9 @@ Result<Showroom> Showroom::create(const std::string& wanted) {
   return made;
 }
 
-Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open() {
+Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open(const std::string& logs) {
   if (address_.empty()) return std::unique_ptr<dashboard::Dashboard>();
-  auto opened = dashboard::Dashboard::open({.address = address_, .token = token_});
+  auto opened = dashboard::Dashboard::open({.address = address_, .token = token_, .logs = logs});
   if (!opened.ok()) return opened.status().with_context("--dashboard " + address_);
   address_ = (*opened)->address();
   return opened;

@@ -16,8 +16,9 @@ class Showroom {
  public:
   /// `wanted`: what the user has typed; "": the job is shown nowhere. Draws the token.
   static Result<Showroom> create(const std::string& wanted);
-  /// Starts a thread. Null: the job is shown nowhere. The failure names the option.
-  [[nodiscard]] Result<std::unique_ptr<dashboard::Dashboard>> open();
+  /// Starts a thread. `logs`: the folder of the ranks' logs. Null: the job is shown nowhere. The
+  /// failure names the option.
+  [[nodiscard]] Result<std::unique_ptr<dashboard::Dashboard>> open(const std::string& logs);
   /// The address for people, with the token, the first time that there is one; "" after that.
   /// `host`: the name of this machine.
   [[nodiscard]] std::string take_news(const std::string& host);

@@ -62,14 +62,17 @@ Result<std::unique_ptr<http::Pages>> open_pages(const OperatorCommand& command,
     if (token.empty())
       return Status(Code::kInvalidArgument, command.metrics_token + ": the token is empty");
   }
-  const auto ready = [&running]() -> http::Page {
+  const auto ready = [&running](const http::Query&) -> http::Page {
     const std::string why = running.why_not_ready();
     return why.empty() ? http::Page{} : http::Page{503, "not ready: " + why + "\n"};
   };
-  const auto metrics = [&running]() -> http::Page { return {200, running.metrics_text()}; };
-  return http::Pages::listen({command.listen, token}, {{"/healthz", {[] { return http::Page{}; }}},
-                                                       {"/readyz", {ready}},
-                                                       {"/metrics", {metrics, true}}});
+  const auto metrics = [&running](const http::Query&) -> http::Page {
+    return {200, running.metrics_text()};
+  };
+  return http::Pages::listen({command.listen, token},
+                             {{"/healthz", {[](const http::Query&) { return http::Page{}; }}},
+                              {"/readyz", {ready}},
+                              {"/metrics", {metrics, true}}});
 }
 
 Result<std::map<std::string, std::string>> fill_secret(const kube::JobIdentity& job,

@@ -1,0 +1,54 @@
+#include "http/query.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace corro::http {
+namespace {
+
+constexpr size_t kEscapeDigits = 2;
+
+/// The byte of two hexadecimal digits; -1: they are none.
+int byte_of(std::string_view digits) {
+  int byte = -1;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, byte, 16);
+  const bool is_whole = error == std::errc() && stop == end && digits.size() == kEscapeDigits;
+  return is_whole ? byte : -1;
+}
+
+std::string decode(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const int byte = text[i] == '%' ? byte_of(text.substr(i + 1, kEscapeDigits)) : -1;
+    if (byte >= 0) {
+      decoded += static_cast<char>(byte);
+      i += kEscapeDigits;
+    } else {
+      decoded += text[i] == '+' ? ' ' : text[i];
+    }
+  }
+  return decoded;
+}
+
+}  // namespace
+
+Query parse_query(std::string_view text) {
+  Query query;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('&'), text.size());
+    const std::string_view part = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    const size_t sign = std::min(part.find('='), part.size());
+    const std::string_view value = part.substr(std::min(sign + 1, part.size()));
+    if (!part.empty()) query.emplace(decode(part.substr(0, sign)), decode(value));
+  }
+  return query;
+}
+
+std::string_view value_of(const Query& query, std::string_view name) {
+  const auto found = query.find(name);
+  return found == query.end() ? std::string_view() : std::string_view(found->second);
+}
+
+}  // namespace corro::http

@@ -1,0 +1,21 @@
+// The part of a request's target behind the "?". Pure.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace corro::http {
+
+/// Values by name.
+using Query = std::map<std::string, std::string, std::less<>>;
+
+/// Decodes "place=3&search=two+words%21". The first of several values of a name counts; "%" without
+/// two hexadecimal digits behind it stands for itself.
+[[nodiscard]] Query parse_query(std::string_view text);
+
+/// The value of this name; "": there is none.
+[[nodiscard]] std::string_view value_of(const Query& query, std::string_view name);
+
+}  // namespace corro::http
