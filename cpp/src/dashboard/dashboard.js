@@ -1,7 +1,9 @@
-// Asks for the job once a second and shows it. Whatever ranks, hosts and causes are called is set as
-// text, never as HTML.
+// Asks for the job once a second and shows it.
 
 import { drawRates, ratesOf } from "./chart.js";
+import { listen, showLogs } from "./logs.js";
+import { prepare, showMembers } from "./members.js";
+import { byId, clock, facts, fill, head, orNothing, setText, span } from "./table.js";
 
 const PAUSE = 1000; // milliseconds
 const PATIENCE = 5000;
@@ -11,58 +13,6 @@ const SIGNS = {
 };
 const RANK_COLUMNS = ["rank", "state", "step", "doing", "waits for", "host", "pid", "why"];
 const EVENT_COLUMNS = ["time", "event", "rank", "host", "step", "cause"];
-
-const byId = (id) => document.getElementById(id);
-const orNothing = (value) => (value === null ? "" : String(value));
-
-function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-/** Makes the rows of a table's body say this; cells are [text, class]. */
-function fill(body, columns, rows) {
-  while (body.rows.length > rows.length) body.deleteRow(-1);
-  rows.forEach(({ cells, name = "" }, index) => {
-    const row = body.rows[index] ?? body.insertRow();
-    row.className = name;
-    cells.forEach(([text, kind = ""], column) => {
-      const cell = row.cells[column] ?? row.insertCell();
-      cell.dataset.label = columns[column];
-      cell.className = text === "" ? "empty" : kind;
-      setText(cell, text);
-    });
-  });
-}
-
-function head(row, columns) {
-  for (const column of columns) {
-    const cell = document.createElement("th");
-    cell.scope = "col";
-    cell.textContent = column;
-    row.append(cell);
-  }
-}
-
-function facts(list, pairs) {
-  list.replaceChildren();
-  for (const [name, value] of pairs) {
-    const [term, text] = [document.createElement("dt"), document.createElement("dd")];
-    term.textContent = name;
-    text.textContent = value;
-    const pair = document.createElement("div");
-    pair.append(term, text);
-    list.append(pair);
-  }
-}
-
-const clock = (time) => new Date(time * 1000).toLocaleTimeString();
-
-function span(seconds) {
-  const whole = Math.max(0, Math.floor(seconds));
-  if (whole < 60) return `${whole} s`;
-  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
-  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
-}
 
 const isOver = (job) => job.state === "done" || job.state === "failed";
 const runs = (rank) => rank.state === "running" || rank.state === "paused";
@@ -147,6 +97,7 @@ function show(job) {
     for (const rank of job.ranks) if (rank.awaits !== null) awaited.add(rank.awaits);
   }
   fill(byId("ranks"), RANK_COLUMNS, job.ranks.map((rank) => rankRow(rank, awaited)));
+  showMembers(job);
   const newest = job.events.slice(-SHOWN_EVENTS).reverse();
   fill(byId("events"), EVENT_COLUMNS, newest.map(eventRow));
   const more = job.events.length - newest.length;
@@ -170,6 +121,7 @@ async function ask() {
   const job = await reply.json();
   answered = job.now;
   show(job);
+  await showLogs(job);
   complain(isOver(job) ? "The job is over. This is how it ended; nothing changes here any more." : "");
   return isOver(job);
 }
@@ -187,4 +139,6 @@ async function poll() {
 
 head(byId("rank-head"), RANK_COLUMNS);
 head(byId("event-head"), EVENT_COLUMNS);
+prepare();
+listen();
 poll();

@@ -64,8 +64,8 @@ TEST(Dashboard, ThePageIsWholeSmallAndOfThisMachineAlone) {
     EXPECT_THAT(std::string(file.text), EndsWith("\n")) << file.name;
     EXPECT_EQ(file.text.find("https://"), std::string_view::npos) << file.name;
   }
-  EXPECT_EQ(page_files().size(), 5U);
-  EXPECT_LT(bytes, 20U << 10U);
+  EXPECT_EQ(page_files().size(), 9U);
+  EXPECT_LT(bytes, 50U << 10U);
 }
 
 }  // namespace

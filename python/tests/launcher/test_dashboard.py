@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -70,6 +71,19 @@ corro.init()
 train(corro.elastic.State(step=0))
 """
 
+# Rank 1 prints these lines, and all wait until the file `end` is there.
+PRINTS = """
+import os, sys, time
+import corro
+
+corro.init()
+if corro.rank() == 1:
+    sys.stdout.write(open("lines").read())
+    sys.stdout.flush()
+while not os.path.exists("end"):
+    time.sleep(0.01)
+"""
+
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
 
 
@@ -114,7 +128,9 @@ def start(launcher: Launcher, script: Path, *options: object, ranks: int = 2) ->
     screen = launcher.directory / "screen"
     with screen.open("wb") as err:
         job = launcher.start(
-            "--dashboard", "127.0.0.1:0", "-np", ranks, *options, script, stderr=err
+            *("--dashboard", "127.0.0.1:0", "-np", ranks, *options, script),
+            stdout=subprocess.DEVNULL,
+            stderr=err,
         )
     return Shown(job, screen).read_address()
 
@@ -139,6 +155,11 @@ class Window:
     def says(self, place: str, text: str | re.Pattern[str]) -> None:
         locator = self.page.locator(place)
         playwright.expect(locator).to_contain_text(text, timeout=DEADLINE * 1000)
+
+    def lines(self) -> list[str]:
+        """What is shown of a log."""
+        texts: list[str] = self.page.locator("#log-box .said").all_text_contents()
+        return texts
 
     def cell(self, place: int, column: str) -> str:
         row = self.page.locator("#ranks tr").nth(place)
@@ -232,6 +253,113 @@ def test_an_elastic_job_goes_on_without_it(launcher: Launcher, window: Window) -
     (launcher.directory / "end").touch()
     window.says("#summary", "the job is over")
     assert window.troubles == []
+
+
+def test_of_a_hang_the_log_of_the_awaited_rank_is_shown(launcher: Launcher, window: Window) -> None:
+    (launcher.directory / "rest").touch()
+    says = STEPS.replace(
+        "    step += 1", '    step += 1\n    print(f"{corro.rank()}: step {step}")'
+    )
+    shown = start(launcher, launcher.script(says))
+    window.page.goto(shown.url)
+    window.says("#summary", "rank 0 waits for rank 1")
+    window.says("#log-box", "1: step 1")
+    assert window.page.locator("#log-place").input_value() == "1"
+    window.says("#lost", "waiting for a rank")
+    window.says("#goodput", re.compile(r"[\d.]+ % of .* were not lost"))
+    window.says("#faults", "rank 0 waits for rank 1")
+    window.page.select_option("#log-place", "0")
+    window.says("#log-box", "0: step 1")
+    (launcher.directory / "rest").unlink()
+    window.says("#log-box", "0: step 2")  # It follows.
+    assert window.page.locator("#epochs-table").is_hidden()
+    assert window.page.locator("#checkpoints-part").is_hidden()
+    assert window.troubles == []
+
+
+def test_of_a_death_the_log_of_the_dead_rank_is_shown(launcher: Launcher, window: Window) -> None:
+    says = STEPS.replace("step = 0", 'step = 0\nprint(f"rank {corro.rank()} is here", flush=True)')
+    shown = start(launcher, launcher.script(says))
+    window.page.goto(shown.url)
+    window.says("#log-box", "rank 0 is here")
+    window.says("#summary", "2 ranks run; step")
+    assert window.page.locator("#faults-part").is_hidden()
+    os.kill(int(window.cell(1, "pid")), signal.SIGKILL)
+    window.says("#trouble", "The job is over.")
+    window.says("#log-box", "rank 1 is here")
+    window.says("#faults", re.compile("failure.*killed by SIGKILL"))
+    shown.job.wait()
+    assert window.troubles == []
+
+
+def test_a_change_of_members_is_shown_with_its_reason(launcher: Launcher, window: Window) -> None:
+    shown = start(launcher, launcher.script(ELASTIC), "--min-np", 1, "--max-np", 2)
+    window.page.goto(shown.url)
+    window.says("#summary", "2 ranks run; step")
+    os.kill(int(window.cell(1, "pid")), signal.SIGKILL)
+    window.says("#epochs", "rank 1: killed by SIGKILL")
+    window.says("#epochs", "rank 1 was killed by SIGKILL")
+    window.says("#epochs tr:first-child td[data-label='came']", "rank 1")  # The one after it.
+    window.says("#lost", "change of members")
+    window.says("#faults", "killed by SIGKILL")
+    marks = window.page.locator("#time .time-mark").count()
+    assert marks == window.page.locator("#epochs tr").count() - 1
+    (launcher.directory / "end").touch()
+    window.says("#summary", "the job is over")
+    assert window.troubles == []
+
+
+def test_lines_of_a_log_are_text_and_are_found(launcher: Launcher, window: Window) -> None:
+    lines = [f"line {number}" for number in range(1, 1201)]
+    lines[0] = f"\x1b[31m{HOSTILE}\x1b[0m\x00 \u202eabc"
+    (launcher.directory / "lines").write_text("\n".join(lines) + "\n")
+    shown = start(launcher, launcher.script(PRINTS))
+    window.page.goto(shown.url)
+    window.says("#log-text", "Rank 0 has printed nothing.")
+    window.page.select_option("#log-place", "1")
+    window.says("#log-box", "line 1200")
+    assert window.lines()[-1] == "line 1200"
+    while window.page.locator("#log-older").is_visible():
+        before = len(window.lines())
+        window.page.click("#log-older")
+        wait_until(lambda before=before: len(window.lines()) > before, "older lines are shown")
+    assert window.lines() == [f"{HOSTILE}\N{SYMBOL FOR NULL} \u202eabc", *lines[1:]]
+    assert window.page.locator("#log-box .number").last.text_content() == "1200"
+    window.page.fill("#log-search", "ONERROR")
+    window.page.keyboard.press("Enter")
+    window.says("#log-text", "1 line has this text")
+    assert window.lines() == [f"{HOSTILE}\N{SYMBOL FOR NULL} \u202eabc"]
+    window.page.fill("#log-search", "Line 700")
+    window.page.keyboard.press("Enter")
+    window.says("#log-box", "line 700")
+    window.page.click(".jump")
+    window.says(".log-line.marked", "700line 700")
+    assert not window.page.locator("#log-follow").is_checked()
+    window.page.check("#log-follow")
+    window.says("#log-box", "line 1200")
+    assert window.page.locator("img").count() == 0
+    assert window.troubles == []
+
+
+def test_a_log_is_read_in_parts_and_by_its_number_alone(launcher: Launcher) -> None:
+    much = "".join(f"{number:099d}\n" for number in range(300_000))  # 30 MB
+    (launcher.directory / "lines").write_text(much)
+    shown = start(launcher, launcher.script(PRINTS))
+    log = shown.job.logs / "rank-1.log"
+    wait_until(lambda: log.exists() and log.stat().st_size == len(much), "all is printed")
+    status, text = shown.ask("/api/logs?place=1", token=shown.token)
+    assert status == 200
+    assert len(text) < 1 << 20
+    assert json.loads(text)["size"] == len(much)
+    assert json.loads(text)["lines"][-1][2] == much[-100:-1]
+    status, text = shown.ask("/api/logs?search=99999", token=shown.token)
+    found = json.loads(text)
+    assert {match[0] for match in found["matches"]} == {1}
+    assert found["unread"] >= len(much) - (16 << 20)
+    assert shown.ask("/api/logs?place=2", token=shown.token)[0] == 404
+    for wrong in ("", "?place=-1", "?place=1/../../lines", "?place=1%00", "?place=rank-1.log"):
+        assert shown.ask("/api/logs" + wrong, token=shown.token)[0] == 400, wrong
+    assert shown.ask("/api/logs?place=1")[0] == 403
 
 
 def test_hostile_text_is_text(launcher: Launcher, window: Window) -> None:
