@@ -69,6 +69,14 @@ Examples:
                                  something is wrong
 )";
 
+constexpr const char* kDashExamples = R"(
+Examples:
+  corro dash corro-runs/20260101-120000-train
+                                 shows a job that is over in a browser, at any time of it
+  corro dash --address 127.0.0.1:8080 logs/history.jsonl
+                                 the same of a file, at this port
+)";
+
 constexpr const char* kCoordinatorExamples = R"(
 Examples:
   corro coordinator --store /shared/job7 --listen 10.0.0.1:7078 -np 8 --min-np 4 train.py
@@ -107,6 +115,7 @@ struct Raw {
   std::string back_off;
   std::string shell;
   std::string job;
+  launch::PastJobOptions dash{.path = {}, .address = "127.0.0.1:0"};
   std::vector<int> pids;
   launch::PreflightOptions preflight;
   bool json = false;
@@ -239,7 +248,8 @@ void describe_job(CLI::App& run, Raw& raw) {
   run.add_option("--output-dir", raw.run.output_dir,
                  "Directory for what each rank prints, too: rank.N/stdout and rank.N/stderr")
       ->type_name("DIR");
-  run.add_option("--log-dir", raw.run.log_dir, "Directory of rank-N.log and failure.json")
+  run.add_option("--log-dir", raw.run.log_dir,
+                 "Directory of rank-N.log, history.jsonl and failure.json")
       ->type_name("DIR");
   run.add_option("--events", raw.run.events, "File for what happens, a line of JSON each")
       ->type_name("FILE");
@@ -295,6 +305,16 @@ void describe_run(CLI::App& run, Raw& raw) {
   describe_job(run, raw);
   describe_cluster_run(run, raw.cluster);
   run.footer(kRunExamples);
+}
+
+void describe_dash(CLI::App& dash, Raw& raw) {
+  dash.add_option("path", raw.dash.path, "The folder of the job's logs, or its history.jsonl")
+      ->type_name("DIR")
+      ->required();
+  dash.add_option("--address", raw.dash.address, "Where; default: 127.0.0.1:0, which is any port")
+      ->type_name("ADDRESS:PORT")
+      ->check(some_address());
+  dash.footer(kDashExamples);
 }
 
 void describe_coordinator(CLI::App& app, Raw& raw) {
@@ -367,6 +387,7 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   program->add_subcommand("stacks", "Show the Python stacks of all ranks of a running job")
       ->add_option("job", raw.job, "The job, or the pid of its corro run, if there are several")
       ->type_name("JOB");
+  describe_dash(*program->add_subcommand("dash", "Show a job that is over in a browser"), raw);
   describe_checkpoint(*program, raw.checkpoint);
   describe_jobs(*program, raw.jobs);
   describe_operator(*program, raw.cluster_operator);
@@ -560,6 +581,9 @@ Status parse_other(const std::vector<std::string>& arguments, CLI::App& program,
   } else if (program.got_subcommand("stacks")) {
     request.action = Action::kStacks;
     request.stacks_job = raw.job;
+  } else if (program.got_subcommand("dash")) {
+    request.action = Action::kDash;
+    request.dash = raw.dash;
   } else if (program.got_subcommand("completion")) {
     request.text = write_completion(program, raw.shell);
   } else {

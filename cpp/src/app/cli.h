@@ -9,6 +9,7 @@
 
 #include "app/cluster_options.h"
 #include "launch/options.h"
+#include "launch/past_job.h"
 #include "launch/preflight.h"
 
 namespace corro::app {
@@ -20,6 +21,7 @@ enum class Action : uint8_t {
   kPreflight,
   kFrameworks,
   kStacks,
+  kDash,
   kAgent,
   kSubprogram
 };
@@ -48,6 +50,7 @@ struct Request {
   launch::PreflightOptions preflight;  ///< corro doctor -H.
   bool doctor_json = false;
   bool doctor_metrics = false;
+  launch::PastJobOptions dash;
   std::string stacks_job;  ///< Its id, or its launcher's pid; "": the only one.
 };
 

@@ -251,12 +251,22 @@ TEST(CommandLine, StacksTakesAJobOrNone) {
   EXPECT_FALSE(parse({"stacks", "1", "2"}).ok());
 }
 
+TEST(CommandLine, DashTakesAFolderAndAnAddress) {
+  EXPECT_EQ(parse({"dash", "logs"})->action, Action::kDash);
+  EXPECT_EQ(parse({"dash", "logs"})->dash.path, "logs");
+  EXPECT_EQ(parse({"dash", "logs"})->dash.address, "127.0.0.1:0");
+  EXPECT_EQ(parse({"dash", "--address", "[::1]:80", "logs"})->dash.address, "[::1]:80");
+  for (const std::vector<std::string>& mistake :
+       {std::vector<std::string>{"dash"}, {"dash", "a", "b"}, {"dash", "--address", "", "logs"}})
+    EXPECT_THAT(parse(mistake).status().message(), HasSubstr("corro dash: "));
+}
+
 TEST(Completion, KnowsEveryCommandAndOption) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string text = parse({"completion", shell})->text;
     for (const char* word :
-         {"run", "doctor", "stacks", "completion", "version", "help", "show", "log-dir",
-          "output-dir", "timestamps", "timeout", "allow-single-node", "json"}) {
+         {"run", "doctor", "stacks", "dash", "address", "completion", "version", "help", "show",
+          "log-dir", "output-dir", "timestamps", "timeout", "allow-single-node", "json"}) {
       EXPECT_THAT(text, HasSubstr(word)) << shell;
     }
     EXPECT_THAT(text, Not(HasSubstr("corro-call"))) << shell;

@@ -22,6 +22,9 @@ namespace corro::app {
 /// Prints the Python stacks of a running job's ranks. Status 1 if there is no such job.
 [[nodiscard]] int stacks_command(const std::string& job);
 
+/// Shows a job that is over to browsers, until Ctrl-C. Status 2 if there is none that can be shown.
+[[nodiscard]] int dash_command(const launch::PastJobOptions& options);
+
 /// Checks hosts before a job, and prints what was found. Status 1 if something is wrong.
 [[nodiscard]] int preflight_command(const Request& request, const Variables& environment);
 

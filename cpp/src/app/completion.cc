@@ -103,7 +103,7 @@ std::string write_bash(const CLI::App& program) {
     --log-dir | --output-dir) COMPREPLY=($(compgen -d -- "$word")); return ;;
     --events | --model | --cluster | --params | --profile | --json | --svg | --html | --output | -o) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --hostfile) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    --np | -np | -n | --nproc-per-node | --timeout | --long-wait | --env | -H | --hosts | --rsh | --network | --dashboard | --fan-out) return ;;
+    --np | -np | -n | --nproc-per-node | --timeout | --long-wait | --env | -H | --hosts | --rsh | --network | --dashboard | --address | --fan-out) return ;;
   esac
   if [ -n "$words" ]; then
     COMPREPLY=($(compgen -W "$words" -- "$word"))

@@ -25,6 +25,8 @@ int run_program(const std::vector<std::string>& arguments) {
       return frameworks_command(read_variables());
     case Action::kStacks:
       return stacks_command(request->stacks_job);
+    case Action::kDash:
+      return dash_command(request->dash);
     case Action::kAgent:
       return agent_command();
     case Action::kSubprogram:

@@ -5,43 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "dashboard/board_json.h"
+
 namespace corro::dashboard {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-double seconds_of(UnixTime time) {
-  return std::chrono::duration<double>(time.time_since_epoch()).count();
-}
-
-Json number_or_null(int number) { return number < 0 ? Json() : Json(number); }
-Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-Json step_or_null(const std::optional<uint64_t>& step) { return step ? Json(*step) : Json(); }
-
-Json json_of(const RankRow& one) {
-  return {{"rank", number_or_null(one.rank)},
-          {"place", one.place},
-          {"member", one.member},
-          {"host", one.host},
-          {"state", name_of(one.state)},
-          {"step", step_or_null(one.step)},
-          {"operation", text_or_null(one.operation)},
-          {"phase", text_or_null(one.phase)},
-          {"awaits", number_or_null(one.awaits)},
-          {"pid", one.pid == 0 ? Json() : Json(one.pid)},
-          {"cause", text_or_null(one.cause)}};
-}
-
-Json json_of(const Happening& one) {
-  return {{"time", seconds_of(one.at)},
-          {"kind", one.kind},
-          {"epoch", one.epoch},
-          {"rank", number_or_null(one.rank)},
-          {"place", number_or_null(one.place)},
-          {"host", text_or_null(one.host)},
-          {"cause", text_or_null(one.cause)},
-          {"step", step_or_null(one.step)}};
-}
 
 /// The lines of one metric, each with its type.
 class Metrics {
@@ -63,19 +30,7 @@ class Metrics {
 
 }  // namespace
 
-std::string write_job(const Board& board, UnixTime now) {
-  const JobPicture& job = board.picture();
-  Json json{{"summary", job.summary},  {"state", name_of(job.state)},
-            {"job", job.job},          {"command", job.command},
-            {"epoch", job.epoch},      {"started", seconds_of(job.started)},
-            {"now", seconds_of(now)},  {"ranks", Json::array()},
-            {"events", Json::array()}, {"steps", Json::array()}};
-  for (const RankRow& one : job.ranks) json["ranks"].push_back(json_of(one));
-  for (const Happening& one : board.happenings()) json["events"].push_back(json_of(one));
-  for (const Board::Point& one : board.steps())
-    json["steps"].push_back(Json::array({seconds_of(one.at), one.step}));
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string write_job(const Board& board, UnixTime now) { return text_of(json_of(board, now)); }
 
 std::string write_metrics(const Board& board) {
   const JobPicture& job = board.picture();

@@ -6,7 +6,7 @@
 
 #include "dashboard/board_text.h"
 #include "dashboard/log_page.h"
-#include "dashboard/page_files.h"
+#include "dashboard/page_routes.h"
 #include "io/socket.h"
 
 namespace corro::dashboard {
@@ -19,25 +19,19 @@ constexpr std::string_view kLocalHost = "localhost:";
 
 }  // namespace
 
-Result<std::string> parse_address(const std::string& text) {
+Result<std::string> parse_address(std::string_view option, const std::string& text) {
   const std::string address =
       text.starts_with(kLocalHost) ? "127.0.0.1:" + text.substr(kLocalHost.size()) : text;
   if (io::SocketAddress::parse(address).ok()) return address;
   return Status(Code::kInvalidArgument,
-                fmt::format("--dashboard {}: give an address of this machine and a port, such as "
+                fmt::format("{} {}: give an address of this machine and a port, such as "
                             "127.0.0.1:8080, or 127.0.0.1:0 for any port",
-                            text.empty() ? "''" : text));
+                            option, text.empty() ? "''" : text));
 }
 
 Result<std::unique_ptr<Dashboard>> Dashboard::open(const Options& options) {
   std::unique_ptr<Dashboard> made(new Dashboard(options.logs));
-  std::map<std::string, http::Pages::Route> routes;
-  for (const http::Asset& file : page_files()) {
-    const std::string path = file.name == "index.html" ? "/" : fmt::format("/{}", file.name);
-    routes[path] = {
-        [file](const http::Query&) { return http::Page{200, std::string(file.text), file.type}; },
-        true};
-  }
+  auto routes = page_routes();
   Dashboard& one = *made;
   routes["/api/job"] = {[&one](const http::Query&) { return one.job_page(); }, true};
   routes["/api/logs"] = {[&one](const http::Query& query) { return logs_page(one.logs_, query); },

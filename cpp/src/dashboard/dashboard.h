@@ -24,8 +24,9 @@
 
 namespace corro::dashboard {
 
-/// "127.0.0.1:0", "[::1]:8080" or "localhost:8080" as an address. INVALID_ARGUMENT says what to give.
-[[nodiscard]] Result<std::string> parse_address(const std::string& text);
+/// "127.0.0.1:0", "[::1]:8080" or "localhost:8080" as an address. INVALID_ARGUMENT says what to give
+/// the option.
+[[nodiscard]] Result<std::string> parse_address(std::string_view option, const std::string& text);
 
 /// The server's thread reads what the job's loop writes; everything public is the loop's.
 class Dashboard {

@@ -1,6 +1,7 @@
-// Asks for the job once a second and shows it.
+// Asks for the job once a second and shows it; one that is over, whenever another time is wanted.
 
 import { drawRates, ratesOf } from "./chart.js";
+import { listenToSlider, showHistory, wantedTime } from "./history.js";
 import { listen, showLogs } from "./logs.js";
 import { prepare, showMembers } from "./members.js";
 import { byId, clock, facts, fill, head, orNothing, setText, span } from "./table.js";
@@ -112,7 +113,9 @@ function complain(text) {
 let answered = null;
 
 async function ask() {
-  const reply = await fetch("api/job", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+  const time = wantedTime();
+  const path = time === null ? "api/job" : `api/job?at=${time}`;
+  const reply = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
   if (reply.status === 403) {
     complain("The launcher does not know this browser: open the whole address that corro run has printed.");
     return false;
@@ -122,6 +125,11 @@ async function ask() {
   answered = job.now;
   show(job);
   await showLogs(job);
+  if (job.history) {
+    showHistory(job);
+    complain(job.history.note ?? "");
+    return true;
+  }
   complain(isOver(job) ? "The job is over. This is how it ended; nothing changes here any more." : "");
   return isOver(job);
 }
@@ -141,4 +149,5 @@ head(byId("rank-head"), RANK_COLUMNS);
 head(byId("event-head"), EVENT_COLUMNS);
 prepare();
 listen();
+listenToSlider(poll);
 poll();

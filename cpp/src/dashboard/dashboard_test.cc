@@ -16,12 +16,12 @@ using testing::HasSubstr;
 constexpr Time kNow{seconds(100)};
 
 TEST(Dashboard, ReadsAddressesAsPeopleWriteThem) {
-  EXPECT_EQ(*parse_address("127.0.0.1:0"), "127.0.0.1:0");
-  EXPECT_EQ(*parse_address("[::1]:8080"), "[::1]:8080");
-  EXPECT_EQ(*parse_address("localhost:8080"), "127.0.0.1:8080");
+  EXPECT_EQ(*parse_address("--dashboard", "127.0.0.1:0"), "127.0.0.1:0");
+  EXPECT_EQ(*parse_address("--dashboard", "[::1]:8080"), "[::1]:8080");
+  EXPECT_EQ(*parse_address("--dashboard", "localhost:8080"), "127.0.0.1:8080");
   for (const char* wrong :
        {"", "8080", "127.0.0.1", "127.0.0.1:70000", "node7:80", "localhost:x"}) {
-    const auto address = parse_address(wrong);
+    const auto address = parse_address("--dashboard", wrong);
     ASSERT_FALSE(address.ok()) << wrong;
     EXPECT_EQ(address.status().code(), Code::kInvalidArgument);
     EXPECT_THAT(address.status().message(), HasSubstr("--dashboard"));
@@ -64,7 +64,7 @@ TEST(Dashboard, ThePageIsWholeSmallAndOfThisMachineAlone) {
     EXPECT_THAT(std::string(file.text), EndsWith("\n")) << file.name;
     EXPECT_EQ(file.text.find("https://"), std::string_view::npos) << file.name;
   }
-  EXPECT_EQ(page_files().size(), 9U);
+  EXPECT_EQ(page_files().size(), 10U);
   EXPECT_LT(bytes, 50U << 10U);
 }
 

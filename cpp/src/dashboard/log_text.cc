@@ -6,7 +6,6 @@ namespace corro::dashboard {
 namespace {
 
 constexpr char kEscape = '\x1b';
-constexpr char kBell = '\a';
 constexpr char kDelete = '\x7f';
 constexpr std::string_view kPictures = "\xE2\x90";  ///< Of U+2400 to U+2421, without the last byte.
 constexpr std::string_view kMore = " \xE2\x80\xA6";

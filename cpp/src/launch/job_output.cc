@@ -5,6 +5,7 @@
 
 #include "diagnosis/error_file.h"
 #include "diagnosis/flight_text.h"
+#include "launch/job_picture.h"
 #include "launch/rank_start.h"
 
 namespace corro::launch {
@@ -34,7 +35,8 @@ Result<JobOutput::Files> JobOutput::open_files(const LaunchPlan& plan) {
   const Earlier earlier = plan.resumed ? Earlier::kKept : Earlier::kDropped;
   CORRO_ASSIGN(LogFiles logs,
                LogFiles::create(plan.job.log_dir, plan.job.places(), plan.job.servers, earlier));
-  Files files{.logs = std::move(logs), .streams = {}, .events = {}};
+  CORRO_ASSIGN(HistoryFile history, HistoryFile::create(plan, earlier));
+  Files files{.logs = std::move(logs), .history = std::move(history), .streams = {}, .events = {}};
   const RunOptions& options = plan.options;
   if (!options.output_dir.empty()) {
     CORRO_ASSIGN(files.streams,
@@ -103,6 +105,7 @@ void JobOutput::set_status(const std::string& line) {
 }
 
 void JobOutput::emit(const Event& event) {
+  note_incomplete(files_.history.hear(happening_of(event, wall_now())));
   if (files_.events) {
     if (const Status status = files_.events->append(event); !status.ok())
       note(fmt::format("corro: events are missing: {}\n", status.message()));
@@ -112,6 +115,14 @@ void JobOutput::emit(const Event& event) {
       files_.logs.write_file("failure.json", diagnosis::format_json(*event.report));
   if (!status.ok()) note(fmt::format("corro: {}\n", status.message()));
   diagnosis::write_error_file(error_file_, *event.report);
+}
+
+void JobOutput::record(const dashboard::JobPicture& picture) {
+  note_incomplete(files_.history.show(picture, wall_now()));
+}
+
+void JobOutput::record_end(const dashboard::JobPicture& picture) {
+  note_incomplete(files_.history.end(picture, wall_now()));
 }
 
 void JobOutput::settle(int culprit, Time now) {

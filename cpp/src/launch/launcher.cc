@@ -135,6 +135,8 @@ void Launcher::look(Time now) {
   const bool goes_on = job_.course.goes_on();
   job_.course.look(now);
   orders_.carry_out();
+  if (job_.output.wants_picture())
+    job_.output.record(picture_of(job_.course, job_.plan, job_.output.opened()));
   job_.agents.look_for_silence(now);
   input_.look();
   // By these looks other hosts know that the launcher lives, to the end. Each is answered in time.
@@ -163,8 +165,11 @@ int Launcher::leave() {
   return kLeadLost;
 }
 
-/// Whoever looks at the dashboard sees the end, too: the page asks once a second. Nobody else waits.
+/// The history has the end. Whoever looks at the dashboard sees it, too: the page asks once a second.
+/// Nobody else waits.
 void Launcher::show_end(const Ending& ending) {
+  job_.output.record_end(
+      picture_of_end(picture_of(job_.course, job_.plan, job_.output.opened()), ending));
   if (!job_.dashboard) return;
   is_over_ = true;
   const Time now = monotonic_now();

@@ -75,7 +75,8 @@ Status check_options(const RunOptions& options, const PlanInputs& inputs) {
   }
   if (!options.sync.empty() && !inputs.files.exists(options.sync + "/."))
     return {Code::kNotFound, fmt::format("--sync {}: no such folder", options.sync)};
-  if (!options.dashboard.empty()) CORRO_TRY(dashboard::parse_address(options.dashboard).status());
+  if (!options.dashboard.empty())
+    CORRO_TRY(dashboard::parse_address("--dashboard", options.dashboard).status());
   return options.network.empty() ? Status() : Network::parse(options.network).status();
 }
 

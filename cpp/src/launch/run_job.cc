@@ -77,7 +77,7 @@ Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPla
 /// Until the job has begun, and is over: hosts that cannot be used are left out.
 Result<int> run_on_usable_hosts(std::optional<Caller>& caller, LaunchPlan plan,
                                 const std::string& version, Standalone* standalone) {
-  CORRO_ASSIGN(Showroom room, Showroom::create(plan.options.dashboard));
+  CORRO_ASSIGN(Showroom room, Showroom::create("--dashboard", plan.options.dashboard));
   Surroundings around{.signals = block_signals(),
                       .version = version,
                       .standalone = standalone,

@@ -5,10 +5,11 @@
 
 namespace corro::launch {
 
-Result<Showroom> Showroom::create(const std::string& wanted) {
+Result<Showroom> Showroom::create(std::string option, const std::string& wanted) {
   Showroom made;
   if (wanted.empty()) return made;
-  CORRO_ASSIGN(made.address_, dashboard::parse_address(wanted));
+  CORRO_ASSIGN(made.address_, dashboard::parse_address(option, wanted));
+  made.option_ = std::move(option);
   made.token_ = wire::to_hex(wire::random_secret());
   return made;
 }
@@ -16,7 +17,16 @@ Result<Showroom> Showroom::create(const std::string& wanted) {
 Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open(const std::string& logs) {
   if (address_.empty()) return std::unique_ptr<dashboard::Dashboard>();
   auto opened = dashboard::Dashboard::open({.address = address_, .token = token_, .logs = logs});
-  if (!opened.ok()) return opened.status().with_context("--dashboard " + address_);
+  if (!opened.ok()) return opened.status().with_context(option_ + " " + address_);
+  address_ = (*opened)->address();
+  return opened;
+}
+
+Result<std::unique_ptr<dashboard::Replay>> Showroom::open_past(const std::string& logs,
+                                                               dashboard::History history) {
+  auto opened = dashboard::Replay::open({.address = address_, .token = token_, .logs = logs},
+                                        std::move(history));
+  if (!opened.ok()) return opened.status().with_context(option_ + " " + address_);
   address_ = (*opened)->address();
   return opened;
 }

@@ -83,6 +83,7 @@ def test_a_log_directory_has_files_of_the_last_job_only(program: str, tmp_path: 
         done = corro(program, "run", "-np", ranks, "--log-dir", str(tmp_path), "echo")
         assert done.returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "history.jsonl",
         "notes.txt",
         "rank-0.log",
         "rank-1.log",

@@ -1,4 +1,4 @@
-"""`corro run --dashboard`: what a person sees in Chromium, and who sees nothing.
+"""`corro run --dashboard` and `corro dash`: what a person sees in Chromium, and who sees nothing.
 
 The page is looked at as it is served: no test calls a function of its script.
 """
@@ -14,7 +14,7 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,7 @@ while not os.path.exists("end"):
     time.sleep(0.01)
 """
 
+ADDRESS = re.compile(r"^dashboard  (http://\S+/\?token=[0-9a-f]{64})\n", re.MULTILINE)
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
 
 
@@ -98,9 +99,8 @@ class Shown:
     token: str = field(init=False, default="")
 
     def read_address(self) -> Shown:
-        line = re.compile(r"^dashboard  (http://\S+/\?token=[0-9a-f]{64})\n", re.MULTILINE)
-        wait_until(lambda: line.search(self.screen.read_text()) is not None, "it has an address")
-        self.url = line.findall(self.screen.read_text())[0]
+        wait_until(lambda: ADDRESS.search(self.screen.read_text()) is not None, "an address")
+        self.url = ADDRESS.findall(self.screen.read_text())[0]
         parts = urlsplit(self.url)
         self.base = f"{parts.scheme}://{parts.netloc}"
         self.token = parts.query.removeprefix("token=")
@@ -451,3 +451,89 @@ def test_a_port_that_is_taken_is_one_line_before_any_rank(launcher: Launcher) ->
     assert lines[0].startswith(f"corro run: --dashboard {address}: ")
     assert "Address already in use" in lines[0]
     assert not (launcher.directory / "started").exists()
+
+
+@pytest.fixture
+def replay(launcher: Launcher) -> Iterator[Callable[[Path], Shown]]:
+    """Starts `corro dash`, which ends by Ctrl-C."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start_replay(path: Path) -> Shown:
+        screen = launcher.directory / f"replay-{len(started)}"
+        with screen.open("wb") as out:
+            started.append(subprocess.Popen([launcher.program, "dash", path], stdout=out))
+        return Shown(Job(started[-1], path), screen).read_address()
+
+    yield start_replay
+    for process in started:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=DEADLINE) == 0
+
+
+def test_a_job_that_is_over_is_shown_at_any_time_of_it(
+    launcher: Launcher, window: Window, replay: Callable[[Path], Shown]
+) -> None:
+    says = ELASTIC.replace("corro.init()", 'corro.init()\nprint("here I am", flush=True)')
+    shown = start(launcher, launcher.script(says), "--min-np", 1)
+    wait_until(lambda: shown.facts()["summary"].startswith("2 ranks run; step"), "it runs")
+    os.kill(shown.facts()["ranks"][1]["pid"], signal.SIGKILL)
+    wait_until(lambda: shown.facts()["summary"].startswith("1 rank runs; step"), "it goes on")
+    (launcher.directory / "end").touch()
+    shown.job.wait()
+    past = replay(shown.job.logs)
+    window.page.goto(past.url)
+    window.says("#summary", "the job is over: every rank has done its work")
+    window.says("#epochs", "rank 1: killed by SIGKILL")
+    window.says("#log-box", "here I am")
+    assert window.page.locator("#trouble").is_hidden()
+    assert window.cell(1, "why") == "killed by SIGKILL"
+    window.page.focus("#history-time")
+    window.page.keyboard.press("Home")
+    window.says("#history-text", ": 0 s after the beginning")
+    window.says("#summary", re.compile("^$"))  # No rank was started.
+    window.page.keyboard.press("End")
+    window.says("#summary", "the job is over")
+    history = past.facts()["history"]
+    running = json.loads(past.ask(f"/api/job?at={history['to'] - 1e-3}", token=past.token)[1])
+    assert running["state"] != "done"
+    assert past.ask("/api/job?at=x", token=past.token)[0] == 400
+    assert past.ask("/api/job")[0] == 403
+    assert window.troubles == []
+
+
+def test_a_history_whose_launcher_was_killed_says_where_it_ends(
+    launcher: Launcher, window: Window, replay: Callable[[Path], Shown]
+) -> None:
+    job = launcher.start("-np", 2, launcher.script(STEPS), stdout=subprocess.DEVNULL)
+    history = job.logs / "history.jsonl"
+    wait_until(lambda: history.exists() and '"step":' in history.read_text(), "steps are kept")
+    job.send(signal.SIGKILL)
+    job.wait()
+    whole = history.read_bytes()
+    assert json.loads(whole.splitlines()[0])["corro_history"] == 1
+    history.write_bytes(whole[:-9])
+    window.page.goto(replay(history).url)
+    window.says("#trouble", "The last line of the history is cut off")
+    window.says("#facts", re.compile("job is(running|opening|waiting)"))
+    assert window.troubles == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (None, "no such file"),
+        ("", "no history of a job"),
+        ('{"corro_history": 2, "time": 5}\n', "it is of version 2"),
+        ("\x00\xff\n", "no history of a job"),
+    ],
+)
+def test_what_is_no_history_is_one_line(launcher: Launcher, text: str | None, why: str) -> None:
+    if text is not None:
+        (launcher.directory / "history.jsonl").write_text(text)
+    asked = [launcher.program, "dash", launcher.directory]
+    done = subprocess.run(asked, capture_output=True, timeout=DEADLINE, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("corro dash: ")
+    assert why in lines[0]

@@ -95,7 +95,7 @@ def test_ranks_reach_each_server_and_the_job_ends_with_them(launcher: Launcher) 
     assert not [pid for pid in pids if is_alive(pid)]
     assert "was lost" not in job.err.decode(), "it was asked to end"
     assert sorted(path.name for path in job.logs.iterdir()) == [
-        *("rank-0.log", "rank-1.log", "server-0.log", "server-1.log")
+        *("history.jsonl", "rank-0.log", "rank-1.log", "server-0.log", "server-1.log")
     ]
 
 

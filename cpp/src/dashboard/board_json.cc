@@ -1,0 +1,157 @@
+#include "dashboard/board_json.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace corro::dashboard {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kMostSeconds = 1e11;  ///< Some thousand years.
+constexpr size_t kRankStates = 7;
+
+Json number_or_null(int number) { return number < 0 ? Json() : Json(number); }
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+Json step_or_null(const std::optional<uint64_t>& step) { return step ? Json(*step) : Json(); }
+
+// A field that is missing leaves the value as it is; null is what there is none of.
+
+const Json* field_of(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found == json.end() ? nullptr : &*found;
+}
+
+bool read_text(const Json& json, const char* name, std::string& value) {
+  const Json* field = field_of(json, name);
+  if (field == nullptr) return true;
+  if (!field->is_null() && !field->is_string()) return false;
+  value = field->is_null() ? "" : field->get<std::string>();
+  return true;
+}
+
+template <typename Number>
+bool read_number(const Json& json, const char* name, Number& value, Number none) {
+  const Json* field = field_of(json, name);
+  if (field == nullptr) return true;
+  value = none;
+  if (field->is_null()) return true;
+  if (!field->is_number_unsigned()) return false;
+  const auto number = field->get<uint64_t>();
+  if (number > static_cast<uint64_t>(std::numeric_limits<Number>::max())) return false;
+  value = static_cast<Number>(number);
+  return true;
+}
+
+bool read_step(const Json& json, std::optional<uint64_t>& step) {
+  const Json* field = field_of(json, "step");
+  if (field == nullptr) return true;
+  if (!field->is_null() && !field->is_number_unsigned()) return false;
+  step = field->is_null() ? std::nullopt : std::optional(field->get<uint64_t>());
+  return true;
+}
+
+/// The state of `count` ones that is called so.
+template <typename State>
+bool read_state(const Json& json, size_t count, State& state) {
+  std::string name;
+  if (!read_text(json, "state", name)) return false;
+  if (name.empty()) return true;
+  for (size_t i = 0; i < count; ++i) {
+    state = static_cast<State>(i);
+    if (name_of(state) == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+double seconds_of(UnixTime time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+std::optional<UnixTime> time_of(const Json& seconds) {
+  if (!seconds.is_number()) return std::nullopt;
+  const double value = seconds.get<double>();
+  if (!(value >= 0 && value < kMostSeconds)) return std::nullopt;
+  return UnixTime(std::chrono::round<UnixTime::duration>(std::chrono::duration<double>(value)));
+}
+
+Json json_of(const RankRow& one) {
+  return {{"rank", number_or_null(one.rank)},
+          {"place", one.place},
+          {"member", one.member},
+          {"host", one.host},
+          {"state", name_of(one.state)},
+          {"step", step_or_null(one.step)},
+          {"operation", text_or_null(one.operation)},
+          {"phase", text_or_null(one.phase)},
+          {"awaits", number_or_null(one.awaits)},
+          {"pid", one.pid == 0 ? Json() : Json(one.pid)},
+          {"cause", text_or_null(one.cause)}};
+}
+
+Json json_of(const Happening& one) {
+  return {{"time", seconds_of(one.at)},
+          {"kind", one.kind},
+          {"epoch", one.epoch},
+          {"rank", number_or_null(one.rank)},
+          {"place", number_or_null(one.place)},
+          {"host", text_or_null(one.host)},
+          {"cause", text_or_null(one.cause)},
+          {"step", step_or_null(one.step)}};
+}
+
+Json json_of(const Board& board, UnixTime now) {
+  const JobPicture& job = board.picture();
+  Json json{{"summary", job.summary},  {"state", name_of(job.state)},
+            {"job", job.job},          {"command", job.command},
+            {"epoch", job.epoch},      {"started", seconds_of(job.started)},
+            {"now", seconds_of(now)},  {"ranks", Json::array()},
+            {"events", Json::array()}, {"steps", Json::array()}};
+  for (const RankRow& one : job.ranks) json["ranks"].push_back(json_of(one));
+  for (const Happening& one : board.happenings()) json["events"].push_back(json_of(one));
+  for (const Board::Point& one : board.steps())
+    json["steps"].push_back(Json::array({seconds_of(one.at), one.step}));
+  return json;
+}
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool change(RankRow& row, const Json& fields) {
+  return fields.is_object() && read_number(fields, "rank", row.rank, -1) &&
+         read_text(fields, "member", row.member) && read_text(fields, "host", row.host) &&
+         read_state(fields, kRankStates, row.state) && read_step(fields, row.step) &&
+         read_text(fields, "operation", row.operation) && read_text(fields, "phase", row.phase) &&
+         read_number(fields, "awaits", row.awaits, -1) && read_number(fields, "pid", row.pid, 0) &&
+         read_text(fields, "cause", row.cause);
+}
+
+bool change(JobPicture& picture, const Json& fields) {
+  return fields.is_object() && read_text(fields, "job", picture.job) &&
+         read_text(fields, "command", picture.command) &&
+         read_text(fields, "summary", picture.summary) &&
+         read_state(fields, kJobStates, picture.state) &&
+         read_number(fields, "epoch", picture.epoch, 0U) &&
+         read_number(fields, "lost", picture.lost, uint64_t{0});
+}
+
+std::optional<Happening> read_happening(const Json& json) {
+  Happening made;
+  const Json* time = json.is_object() ? field_of(json, "time") : nullptr;
+  const auto at = time == nullptr ? std::nullopt : time_of(*time);
+  const bool is_whole =
+      at && read_text(json, "kind", made.kind) && read_number(json, "epoch", made.epoch, 0U) &&
+      read_number(json, "rank", made.rank, -1) && read_number(json, "place", made.place, -1) &&
+      read_text(json, "host", made.host) && read_step(json, made.step) &&
+      read_text(json, "cause", made.cause);
+  if (!is_whole) return std::nullopt;
+  made.at = *at;
+  return made;
+}
+
+}  // namespace corro::dashboard

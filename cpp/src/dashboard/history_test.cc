@@ -1,0 +1,182 @@
+#include "dashboard/history.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "dashboard/board_text.h"
+#include "dashboard/replay.h"
+
+namespace corro::dashboard {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr UnixTime kBegun{seconds(1000)};
+
+/// Two ranks in this step.
+JobPicture picture_in(uint64_t step) {
+  JobPicture made{.job = "3f2a",
+                  .command = "train.py",
+                  .state = JobState::kRunning,
+                  .summary = "2 ranks run; step " + std::to_string(step),
+                  .epoch = 3,
+                  .started = kBegun,
+                  .lost = 1};
+  for (const int place : {0, 2})
+    made.ranks.push_back({.place = place,
+                          .rank = place / 2,
+                          .member = "00ff",
+                          .host = "node1",
+                          .state = RankState::kRunning,
+                          .step = step,
+                          .operation = "allreduce",
+                          .phase = "transfer",
+                          .awaits = place == 0 ? 2 : -1,
+                          .pid = 4711});
+  return made;
+}
+
+std::string text_of_job() {
+  HistoryWriter writer;
+  std::string text = writer.begin(picture_in(0));
+  text += writer.show(picture_in(1), kBegun + seconds(1));
+  text +=
+      writer.hear({.at = kBegun + seconds(2), .kind = "ended", .place = 2, .cause = "status 3"});
+  text += writer.hear({.at = kBegun + seconds(2), .kind = "step", .place = 0});
+  JobPicture last = picture_in(9);
+  last.ranks[1].state = RankState::kFailed;
+  last.ranks[1].cause = "status 3";
+  last.ranks[1].step.reset();
+  last.state = JobState::kFailed;
+  return text + writer.end(last, kBegun + seconds(4));
+}
+
+TEST(History, IsWhatTheBoardWas) {
+  const auto history = History::read(text_of_job());
+  ASSERT_TRUE(history.ok()) << history.status().message();
+  EXPECT_EQ(history->begin(), kBegun);
+  EXPECT_EQ(history->end(), kBegun + seconds(4));
+  EXPECT_EQ(history->note(), "");
+  Board board;
+  board.show(picture_in(1), kBegun + seconds(1));
+  EXPECT_EQ(write_job(history->at(kBegun + seconds(1)), kBegun), write_job(board, kBegun));
+  EXPECT_THAT(history->at(kBegun + seconds(1)).happenings(), IsEmpty());
+  EXPECT_THAT(history->at(kBegun + seconds(2)).happenings(), SizeIs(1));
+  EXPECT_THAT(history->at(kBegun).picture().ranks, IsEmpty());
+  const Board end = history->at(history->end());
+  EXPECT_EQ(end.picture().state, JobState::kFailed);
+  EXPECT_EQ(end.picture().ranks[0].step, 9U);
+  EXPECT_EQ(end.picture().ranks[0].awaits, 2);
+  EXPECT_EQ(end.picture().ranks[1].cause, "status 3");
+  EXPECT_FALSE(end.picture().ranks[1].step) << "a field may go";
+  EXPECT_EQ(end.happenings().front().cause, "status 3");
+}
+
+TEST(History, ALineHasWhatHasChanged) {
+  HistoryWriter writer;
+  (void)writer.begin(picture_in(0));
+  (void)writer.show(picture_in(1), kBegun);
+  JobPicture next = picture_in(1);
+  next.ranks[1].step = 2;
+  const auto line = nlohmann::json::parse(writer.show(next, kBegun + seconds(1)));
+  EXPECT_EQ(line["ranks"], nlohmann::json::parse(R"([{"place": 2, "step": 2}])"));
+}
+
+TEST(History, GoesOnInTheSameFile) {
+  HistoryWriter other;
+  std::string text = text_of_job() + other.begin(picture_in(0));
+  text += other.show(picture_in(20), kBegun + seconds(9));
+  const auto history = History::read(text);
+  EXPECT_EQ(history->end(), kBegun + seconds(9));
+  EXPECT_EQ(history->at(history->end()).picture().ranks[1].step, 20U);
+  EXPECT_EQ(history->at(history->end()).picture().ranks[1].cause, "");
+}
+
+TEST(History, OfManyLinesAnyTimeIsFound) {
+  HistoryWriter writer;
+  std::string text = writer.begin(picture_in(0));
+  for (int i = 1; i <= 20'000; ++i)
+    text += writer.show(picture_in(static_cast<uint64_t>(i)), kBegun + seconds(i));
+  ASSERT_GT(text.size(), 2U << 20U);
+  const auto history = History::read(text);
+  for (const int at : {1, 9'999, 20'000})
+    EXPECT_EQ(history->at(kBegun + seconds(at)).picture().ranks[0].step, static_cast<uint64_t>(at));
+}
+
+TEST(History, WhatIsCutOffIsSaid) {
+  const std::string text = text_of_job();
+  const auto cut = History::read(text.substr(0, text.size() - 5));
+  ASSERT_TRUE(cut.ok());
+  EXPECT_THAT(cut->note(), HasSubstr("last line of the history is cut off"));
+  EXPECT_EQ(cut->end(), kBegun + seconds(2));
+  std::string damaged = text;
+  damaged.insert(damaged.find("{\"event\""), "{\"time\":1e99}\n");
+  EXPECT_THAT(History::read(damaged)->note(), HasSubstr("Line 3 of the history is damaged"));
+}
+
+TEST(History, AnotherFileIsRefused) {
+  for (const char* other : {"", "\n", "no json\n", "[]\n", "{}\n", R"({"event":{}})"})
+    EXPECT_THAT(History::read(other).status().message(), HasSubstr("no history")) << other;
+  EXPECT_THAT(History::read("{\"corro_history\":2}\n").status().message(),
+              HasSubstr("it is of version 2"));
+  EXPECT_THAT(History::read("{\"corro_history\":1}\n").status().message(), HasSubstr("damaged"));
+  EXPECT_FALSE(History::read("{\"corro_history\":1,\"time\":5}").ok()) << "cut off";
+}
+
+TEST(History, ItsFieldsAreChecked) {
+  const std::string first = "{\"corro_history\":1,\"time\":5}\n";
+  for (const char* row : {"7", "{}", R"({"place":-1})", R"({"place":70000})", R"({"place":"0"})",
+                          R"({"place":0,"state":"asleep"})", R"({"place":0,"step":-1})",
+                          R"({"place":0,"host":7})", R"({"place":0,"pid":99999999999})"}) {
+    const auto history =
+        History::read(first + "{\"time\":6,\"ranks\":[" + row + "]}\n{\"time\":7}\n");
+    ASSERT_TRUE(history.ok()) << row;
+    EXPECT_THAT(history->note(), HasSubstr("Line 2")) << row;
+  }
+}
+
+TEST(History, PicturesAreThinnedOutAndTheFileIsBounded) {
+  EXPECT_EQ(pause_after(500, seconds(0)), seconds(1));
+  EXPECT_EQ(pause_after(64U << 10U, seconds(0)), seconds(37));
+  EXPECT_EQ(pause_after(500, hours(24 * 30)), seconds(206));
+  EXPECT_EQ(pause_after(500, seconds(-9)), seconds(1)) << "a clock may be set back";
+  HistoryWriter writer;
+  (void)writer.begin(picture_in(0));
+  JobPicture large = picture_in(1);
+  large.summary = std::string(1U << 20U, 'x');
+  uint64_t bytes = 0;
+  for (int i = 0; i < 60; ++i) bytes += writer.show(large, kBegun).size();
+  EXPECT_LE(bytes, kMostPictureBytes);
+  EXPECT_GT(bytes, kMostPictureBytes - (2U << 20U));
+  const Happening happening{.kind = "ended", .cause = std::string(1U << 20U, 'x')};
+  EXPECT_NE(writer.hear(happening), "") << "events go on";
+  for (int i = 0; i < 20; ++i) bytes += writer.hear(happening).size();
+  EXPECT_LE(bytes, kMostHistoryBytes);
+  EXPECT_NE(writer.end(large, kBegun), "") << "and the end is always there";
+  EXPECT_EQ(writer.due(), UnixTime::max());
+}
+
+TEST(Replay, IsAskedForATime) {
+  const auto history = History::read(text_of_job());
+  const auto ask = [&](const char* at) {
+    return nlohmann::json::parse(replay_page(*history, at).text);
+  };
+  EXPECT_EQ(ask("")["state"], "failed");
+  EXPECT_EQ(ask("")["history"],
+            nlohmann::json::parse(R"({"from": 1000.0, "to": 1004.0, "note": null})"));
+  EXPECT_EQ(ask("1001.5")["state"], "running");
+  EXPECT_EQ(ask("1001.5")["now"], 1001.5);
+  EXPECT_EQ(ask("1")["now"], 1000) << "not before the first line";
+  EXPECT_EQ(ask("99999")["now"], 1004);
+  for (const char* wrong : {"x", "-1", "[]", "\"1\"", "1e99", "nan"})
+    EXPECT_EQ(replay_page(*history, wrong).status, 400) << wrong;
+}
+
+}  // namespace
+}  // namespace corro::dashboard
