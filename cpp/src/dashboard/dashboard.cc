@@ -12,8 +12,6 @@
 namespace corro::dashboard {
 namespace {
 
-constexpr Duration kUsualPause = std::chrono::seconds(1);
-constexpr Duration kShortestPause = std::chrono::milliseconds(200);
 constexpr Duration kAttention = std::chrono::seconds(3);
 constexpr std::string_view kLocalHost = "localhost:";
 
@@ -29,8 +27,9 @@ Result<std::string> parse_address(std::string_view option, const std::string& te
                             option, text.empty() ? "''" : text));
 }
 
-Result<std::unique_ptr<Dashboard>> Dashboard::open(const Options& options) {
-  std::unique_ptr<Dashboard> made(new Dashboard(options.logs));
+Result<std::unique_ptr<Dashboard>> Dashboard::open(const Options& options,
+                                                    const SharedBoard& board) {
+  std::unique_ptr<Dashboard> made(new Dashboard(board, options.logs));
   auto routes = page_routes();
   Dashboard& one = *made;
   routes["/api/job"] = {[&one](const http::Query&) { return one.job_page(); }, true};
@@ -44,38 +43,17 @@ Result<std::unique_ptr<Dashboard>> Dashboard::open(const Options& options) {
   return made;
 }
 
-void Dashboard::hear(Happening happening) {
-  is_changed_ = is_changed_ || happening.kind != "step";
-  shared_.lock()->board.hear(std::move(happening));
-}
-
-void Dashboard::show(JobPicture picture, Time now) {
-  shown_ = now;
-  is_changed_ = false;
-  shared_.lock()->board.show(std::move(picture), wall_now());
-}
-
-Time Dashboard::due() const { return shown_ + (is_changed_ ? kShortestPause : kUsualPause); }
-
 bool Dashboard::is_watched(Time now) {
-  const Time asked = shared_.lock()->asked;
+  const Time asked = *asked_.lock();
   return asked != Time{} && now < asked + kAttention;
 }
 
 http::Page Dashboard::job_page() {
-  Board board;
-  {
-    auto held = shared_.lock();
-    held->asked = monotonic_now();
-    board = held->board;
-  }
-  return {.text = write_job(board, wall_now()), .type = http::kJson};
+  *asked_.lock() = monotonic_now();
+  return {.text = write_job(board_.copy(), wall_now()), .type = http::kJson};
 }
 
-http::Page Dashboard::metrics_page() {
-  const Board board = shared_.lock()->board;
-  return {.text = write_metrics(board)};
-}
+http::Page Dashboard::metrics_page() { return {.text = write_metrics(board_.copy())}; }
 
 std::string address_for_people(const std::string& address, const std::string& token,
                                const std::string& host) {

@@ -1,16 +1,15 @@
 // Dashboard: shows a job to browsers and to Prometheus, over plain HTTP.
 //
-//   CORRO_ASSIGN(auto dashboard, Dashboard::open({.address = "127.0.0.1:0", .token = token}));
-//   dashboard->hear(happening);                                   // each event
-//   if (dashboard->due() <= now) dashboard->show(picture, now);   // once a second, or sooner
+//   SharedBoard board;   // what the job's loop writes
+//   CORRO_ASSIGN(auto dashboard, Dashboard::open({.address = "127.0.0.1:0", .token = token}, board));
 //
 //   /             the page (index.html), and the files that it needs
 //   /api/job      the board as JSON
 //   /api/logs     lines of ranks' logs
 //   /metrics      the job for Prometheus
 //
-// The job never waits for whoever looks. Its loop leaves a picture here once a second; the server's
-// thread copies it, and makes texts of the copy. All pages need the token.
+// The job never waits for whoever looks. Its loop leaves a picture on the board once a second; the
+// server's thread copies it, and makes texts of the copy. All pages need the token.
 #pragma once
 
 #include <memory>
@@ -18,8 +17,8 @@
 
 #include "base/clock.h"
 #include "base/guarded.h"
-#include "dashboard/board.h"
 #include "dashboard/log_reader.h"
+#include "dashboard/shared_board.h"
 #include "http/pages.h"
 
 namespace corro::dashboard {
@@ -28,7 +27,7 @@ namespace corro::dashboard {
 /// the option.
 [[nodiscard]] Result<std::string> parse_address(std::string_view option, const std::string& text);
 
-/// The server's thread reads what the job's loop writes; everything public is the loop's.
+/// Has a thread, the server's; everything public is the job's loop's.
 class Dashboard {
  public:
   struct Options {
@@ -36,36 +35,25 @@ class Dashboard {
     std::string token;      ///< Letters and digits; not empty.
     std::string logs = {};  ///< The folder of rank-N.log; "": there are none.
   };
-  /// UNAVAILABLE if the port cannot be had.
-  [[nodiscard]] static Result<std::unique_ptr<Dashboard>> open(const Options& options);
+  /// UNAVAILABLE if the port cannot be had. The board outlives it.
+  [[nodiscard]] static Result<std::unique_ptr<Dashboard>> open(const Options& options,
+                                                               const SharedBoard& board);
   Dashboard(const Dashboard&) = delete;
   Dashboard& operator=(const Dashboard&) = delete;
 
-  void hear(Happening happening);
-  void show(JobPicture picture, Time now);
-  /// When the next picture is due: a second after the last one, but soon after something happened.
-  [[nodiscard]] Time due() const;
   /// Somebody has asked for the job in the last seconds.
   [[nodiscard]] bool is_watched(Time now);
 
   /// With the port that was taken.
   [[nodiscard]] std::string address() const { return pages_->address(); }
-  [[nodiscard]] UnixTime opened() const { return opened_; }
 
  private:
-  struct Shared {
-    Board board;
-    Time asked{};  ///< When the job was asked for last; zero: never.
-  };
-
-  explicit Dashboard(const std::string& logs) : logs_(logs) {}
+  Dashboard(const SharedBoard& board, const std::string& logs) : board_(board), logs_(logs) {}
   http::Page job_page();
   http::Page metrics_page();
 
-  const UnixTime opened_ = wall_now();
-  Time shown_{};
-  bool is_changed_ = true;
-  Guarded<Shared> shared_;
+  const SharedBoard& board_;
+  Guarded<Time> asked_;                 ///< When the job was asked for last; zero: never.
   LogReader logs_;                      ///< The server's thread's alone.
   std::unique_ptr<http::Pages> pages_;  ///< Its thread uses what is above.
 };

@@ -34,24 +34,31 @@ TEST(Dashboard, TellsPeopleAnAddressThatTheyCanOpen) {
   EXPECT_EQ(address_for_people("[::]:80", "ab", "node7"), "http://node7:80/?token=ab");
 }
 
-TEST(Dashboard, APictureIsDueEachSecondAndSoonAfterAChange) {
-  auto opened = Dashboard::open({.address = "127.0.0.1:0", .token = "ab"});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  Dashboard& dashboard = **opened;
-  EXPECT_LE(dashboard.due(), kNow);
-  dashboard.show({}, kNow);
-  EXPECT_EQ(dashboard.due(), kNow + seconds(1));
-  dashboard.hear({.kind = "step"});
-  EXPECT_EQ(dashboard.due(), kNow + seconds(1));
-  dashboard.hear({.kind = "ended"});
-  EXPECT_EQ(dashboard.due(), kNow + milliseconds(200));
-  EXPECT_FALSE(dashboard.is_watched(kNow));
+TEST(SharedBoard, APictureIsDueEachSecondAndSoonAfterAChange) {
+  SharedBoard board;
+  EXPECT_LE(board.due(), kNow);
+  board.show({.job = "3f2a"}, kNow);
+  EXPECT_EQ(board.shown(), kNow);
+  EXPECT_EQ(board.copy().picture().job, "3f2a");
+  EXPECT_EQ(board.due(), kNow + seconds(1));
+  board.hear({.kind = "step"});
+  EXPECT_EQ(board.due(), kNow + seconds(1));
+  board.hear({.kind = "ended"});
+  EXPECT_EQ(board.due(), kNow + milliseconds(200));
+}
+
+TEST(Dashboard, NobodyWatchesBeforeSomebodyAsks) {
+  const SharedBoard board;
+  const auto dashboard = Dashboard::open({.address = "127.0.0.1:0", .token = "ab"}, board);
+  ASSERT_TRUE(dashboard.ok()) << dashboard.status().message();
+  EXPECT_FALSE((*dashboard)->is_watched(kNow));
 }
 
 TEST(Dashboard, APortThatIsTakenIsSaid) {
-  const auto first = Dashboard::open({.address = "127.0.0.1:0", .token = "ab"});
+  const SharedBoard board;
+  const auto first = Dashboard::open({.address = "127.0.0.1:0", .token = "ab"}, board);
   ASSERT_TRUE(first.ok());
-  const auto second = Dashboard::open({.address = (*first)->address(), .token = "ab"});
+  const auto second = Dashboard::open({.address = (*first)->address(), .token = "ab"}, board);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), Code::kUnavailable);
   EXPECT_THAT(second.status().message(), HasSubstr("Address already in use"));

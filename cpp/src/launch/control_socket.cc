@@ -17,9 +17,9 @@
 namespace corro::launch {
 namespace {
 
-constexpr std::string_view kRequest = "stacks";
+constexpr std::array<std::string_view, 3> kWords = {"stacks", "picture", "end"};  ///< Of Question.
 constexpr size_t kPiece = size_t{32} << 10U;  ///< Of an answer, in one packet.
-constexpr size_t kMostClients = 16;
+constexpr size_t kMostClients = 64;
 constexpr uint64_t kListener = 0;
 
 std::string prefix() { return fmt::format("corro-control-{}-", geteuid()); }
@@ -98,12 +98,17 @@ bool ControlSocket::serve(Client& client) {
   std::array<std::byte, 64> packet{};
   const io::Received received = io::receive_message(client.fd.get(), packet);
   if (received.closed) return false;
-  if (!received.would_block) {
-    const auto asked = BytesView(packet).first(received.bytes);
-    if (!std::ranges::equal(asked, bytes_of(kRequest))) return false;
-    client.asked = true;
-  }
-  return flush(client);
+  if (received.would_block) return flush(client);
+  return take_word(client, BytesView(packet).first(received.bytes));
+}
+
+/// False if it is no word, or not the first one.
+bool ControlSocket::take_word(Client& client, BytesView word) {
+  const auto* const found = std::ranges::find_if(
+      kWords, [word](std::string_view known) { return std::ranges::equal(word, bytes_of(known)); });
+  if (found == kWords.end() || client.asked || !client.unsent.empty()) return false;
+  client.asked = static_cast<Question>(found - kWords.begin());
+  return true;
 }
 
 /// False once all is said.
@@ -121,14 +126,21 @@ bool ControlSocket::flush(Client& client) {
   return false;
 }
 
-bool ControlSocket::asked() const {
-  return std::ranges::any_of(clients_, [](const auto& entry) { return entry.second.asked; });
+bool ControlSocket::asked(Question question) const {
+  return std::ranges::any_of(
+      clients_, [question](const auto& entry) { return entry.second.asked == question; });
 }
 
-void ControlSocket::answer(const std::string& text) {
+bool ControlSocket::is_answering() const {
+  return std::ranges::any_of(clients_,
+                             [](const auto& entry) { return !entry.second.unsent.empty(); });
+}
+
+void ControlSocket::answer(Question question, const std::string& text) {
   for (auto entry = clients_.begin(); entry != clients_.end();) {
     Client& client = entry->second;
-    if (std::exchange(client.asked, false)) {
+    if (client.asked == question) {
+      client.asked.reset();
       for (size_t at = 0; at < text.size(); at += kPiece)
         client.unsent.push_back(text.substr(at, kPiece));
       if (!flush(client)) {
@@ -157,25 +169,57 @@ std::vector<RunningJob> find_jobs() {
   return found;
 }
 
-Result<std::string> ask_stacks(const RunningJob& job, Duration patience) {
-  const Time deadline = monotonic_now() + patience;
-  const auto socket = io::connect_abstract(job.socket);
-  const Status gone(Code::kUnavailable, fmt::format("job {} has ended", job.id));
-  if (!socket.ok() || !is_mine(socket->get())) return gone;
-  const auto sent = io::send_message(socket->get(), bytes_of(kRequest));
-  if (!sent.ok() || !*sent) return gone;
-  std::string text;
+// -- the command ----------------------------------------------------------------------------------
+
+namespace {
+
+Status has_ended(const RunningJob& job) {
+  return {Code::kUnavailable, fmt::format("job {} has ended", job.id)};
+}
+
+/// Of a job that has hung up.
+Status why_unanswered(const RunningJob& job) {
+  if (!is_own_socket(job.socket)) return has_ended(job);
+  return {Code::kFailedPrecondition,
+          fmt::format("job {} does not answer that: it was started by another version of corro, or "
+                      "too many ask it at once",
+                      job.id)};
+}
+
+}  // namespace
+
+Result<Inquiry> Inquiry::create(const RunningJob& job, Question question) {
+  auto socket = io::connect_abstract(job.socket);
+  if (!socket.ok() || !is_mine(socket->get())) return has_ended(job);
+  const auto sent =
+      io::send_message(socket->get(), bytes_of(kWords[static_cast<size_t>(question)]));
+  if (!sent.ok() || !*sent) return why_unanswered(job);
+  return Inquiry(job, std::move(*socket));
+}
+
+Result<std::string> Inquiry::read() {
   std::array<std::byte, kPiece> packet{};
   while (true) {
-    if (!io::wait_ready(socket->get(), POLLIN, deadline))
-      return Status(Code::kDeadlineExceeded, fmt::format("job {} does not answer", job.id));
-    const io::Received received = io::receive_message(socket->get(), packet);
-    if (received.would_block) continue;
+    const io::Received received = io::receive_message(socket_.get(), packet);
+    if (received.would_block) return std::string();
     if (received.closed) break;
-    text.append(reinterpret_cast<const char*>(packet.data()), received.bytes);
+    text_.append(reinterpret_cast<const char*>(packet.data()), received.bytes);
   }
-  if (text.empty()) return gone;
-  return text;
+  if (text_.empty()) return why_unanswered(job_);
+  return std::exchange(text_, {});
+}
+
+Result<std::string> Inquiry::wait(Time deadline) {
+  while (io::wait_ready(socket_.get(), POLLIN, deadline)) {
+    auto text = read();
+    if (!text.ok() || !text->empty()) return text;
+  }
+  return Status(Code::kDeadlineExceeded, fmt::format("job {} does not answer", job_.id));
+}
+
+Result<std::string> ask(const RunningJob& job, Question question, Duration patience) {
+  CORRO_ASSIGN(Inquiry inquiry, Inquiry::create(job, question));
+  return inquiry.wait(monotonic_now() + patience);
 }
 
 }  // namespace corro::launch

@@ -1,10 +1,21 @@
-// ControlSocket: where a running job answers other commands of its user: `corro stacks`. Bytes:
-// docs/wire.md.
+// ControlSocket: where a running job answers other commands of its user: `corro stacks`, `corro
+// status`, `corro top`. Bytes: docs/wire.md.
 //
 //   launcher:  auto control = ControlSocket::create(job_id).value();
-//              ... when poll_fd() is readable: control->poll(); if (control->asked()) ...
-//              control->answer(text);
-//   command:   for (const RunningJob& job : find_jobs()) ...   ask_stacks(job, patience)
+//              ... when poll_fd() is readable: control->poll();
+//              if (control->asked(Question::kStacks)) ...
+//              control->answer(Question::kStacks, text);
+//   command:   for (const RunningJob& job : find_jobs()) ...
+//              ask(job, Question::kPicture, patience), or an Inquiry beside other work
+//
+// A connection is one question. Its course at the launcher:
+//
+//   open       until a word has come; another word than those of Question closes it
+//   asked      until answer()
+//   answered   until all of the answer is sent; then it is closed
+//
+// The command may hang up at any time, and is forgotten; a second packet of it is no question, and
+// closes the connection.
 //
 // An abstract Unix socket: it is gone with the launcher, and both sides look whose process the
 // other one is.
@@ -15,14 +26,23 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "io/event.h"
 #include "io/fd.h"
 
 namespace corro::launch {
+
+enum class Question : uint8_t {
+  kStacks,   ///< The Python stacks of all ranks, as text.
+  kPicture,  ///< The job as JSON: what GET /api/job says (docs/dashboard.md).
+  kEnd,      ///< The same once the job is over; until then there is no answer.
+};
 
 /// Never blocks. Loop-confined.
 class ControlSocket {
@@ -33,15 +53,17 @@ class ControlSocket {
   [[nodiscard]] int poll_fd() const { return epoll_.fd(); }
   /// Takes what is asked, and writes what could not be written before.
   void poll();
-  /// Somebody waits for answer().
-  [[nodiscard]] bool asked() const;
-  /// Tells it to all who wait, and hangs up.
-  void answer(const std::string& text);
+  /// Somebody waits for the answer to this.
+  [[nodiscard]] bool asked(Question question) const;
+  /// Tells it to all who wait for it, and hangs up.
+  void answer(Question question, const std::string& text);
+  /// Somebody has not taken all of an answer yet.
+  [[nodiscard]] bool is_answering() const;
 
  private:
   struct Client {
     io::Fd fd;
-    bool asked = false;
+    std::optional<Question> asked = {};
     std::deque<std::string> unsent = {};  ///< After the last of it the connection ends.
   };
 
@@ -50,6 +72,7 @@ class ControlSocket {
   void accept_waiting();
   /// False if the client has to go.
   bool serve(Client& client);
+  static bool take_word(Client& client, BytesView word);
   bool flush(Client& client);
 
   io::Fd listener_;
@@ -59,15 +82,39 @@ class ControlSocket {
 
 /// A job of this user that runs on this machine.
 struct RunningJob {
-  std::string socket;
+  std::string socket = {};
   pid_t launcher = 0;
-  std::string id;
-  std::string command;  ///< Of the launcher, as it was typed.
+  std::string id = {};
+  std::string command = {};  ///< Of the launcher, as it was typed.
 };
 
 /// In the order of their launchers' pids.
 [[nodiscard]] std::vector<RunningJob> find_jobs();
-/// The stacks of its ranks as text; blocks. UNAVAILABLE if the job has ended, DEADLINE_EXCEEDED.
-[[nodiscard]] Result<std::string> ask_stacks(const RunningJob& job, Duration patience);
+
+/// Inquiry: one question to a running job, and its answer. Never blocks. Externally synchronized.
+class Inquiry {
+ public:
+  /// Asks. UNAVAILABLE if the job has ended.
+  static Result<Inquiry> create(const RunningJob& job, Question question);
+
+  /// Readable while read() has something to do.
+  [[nodiscard]] int poll_fd() const { return socket_.get(); }
+  /// Takes what has come; the answer, once that is all, and "" until then. UNAVAILABLE if the job
+  /// has ended without one. FAILED_PRECONDITION if it hangs up and goes on: it does not know the
+  /// question, or is asked by too many.
+  [[nodiscard]] Result<std::string> read();
+  /// The same, but waits until the deadline; DEADLINE_EXCEEDED then.
+  [[nodiscard]] Result<std::string> wait(Time deadline);
+
+ private:
+  Inquiry(RunningJob job, io::Fd socket) : job_(std::move(job)), socket_(std::move(socket)) {}
+
+  RunningJob job_;
+  io::Fd socket_;
+  std::string text_;
+};
+
+/// The answer to one question; blocks. Fails as an Inquiry does.
+[[nodiscard]] Result<std::string> ask(const RunningJob& job, Question question, Duration patience);
 
 }  // namespace corro::launch

@@ -38,7 +38,7 @@ TEST(ControlSocket, AnswersAllWhoAskWithAnyLength) {
   std::atomic<int> done = 0;
   for (std::string& one : heard) {
     commands.emplace_back([&] {
-      one = ask_stacks(job, kPatience).value();
+      one = ask(job, Question::kStacks, kPatience).value();
       ++done;
     });
   }
@@ -46,23 +46,82 @@ TEST(ControlSocket, AnswersAllWhoAskWithAnyLength) {
     const Time soon = monotonic_now() + std::chrono::milliseconds(5);
     (void)io::wait_ready(control->poll_fd(), POLLIN, soon);
     control->poll();
-    if (control->asked()) control->answer(text);
+    if (control->asked(Question::kStacks)) control->answer(Question::kStacks, text);
   }
   commands.clear();
   EXPECT_EQ(heard[0].size(), text.size());
   EXPECT_EQ(heard[1].size(), text.size());
 }
 
-TEST(ControlSocket, WhatItDoesNotKnowEndsTheConnection) {
+/// What has come for the question, asked of a job in this process.
+std::string heard(Inquiry& inquiry) { return inquiry.wait(monotonic_now() + kPatience).value(); }
+
+TEST(ControlSocket, EachQuestionHasItsOwnAnswer) {
   auto control = ControlSocket::create(unique_id()).value();
-  const auto socket = io::connect_abstract(own_job().socket);
-  ASSERT_TRUE(socket.ok());
-  ASSERT_TRUE(io::send_message(socket->get(), std::as_bytes(std::span("nonsense"))).ok());
+  Inquiry end = Inquiry::create(own_job(), Question::kEnd).value();
+  Inquiry picture = Inquiry::create(own_job(), Question::kPicture).value();
   control->poll();  // Accepts,
   control->poll();  // and reads.
-  EXPECT_FALSE(control->asked());
-  std::array<std::byte, 16> packet{};
-  EXPECT_TRUE(io::receive_message(socket->get(), packet).closed);
+  EXPECT_FALSE(control->asked(Question::kStacks));
+  ASSERT_TRUE(control->asked(Question::kPicture));
+  control->answer(Question::kPicture, "as it is");
+  EXPECT_EQ(heard(picture), "as it is");
+  EXPECT_FALSE(control->asked(Question::kPicture));
+  EXPECT_EQ(end.read().value(), "") << "the job goes on";
+  ASSERT_TRUE(control->asked(Question::kEnd));
+  control->answer(Question::kEnd, "as it was");
+  EXPECT_EQ(heard(end), "as it was");
+}
+
+TEST(ControlSocket, SaysWhetherAllOfAnAnswerIsTaken) {
+  auto control = ControlSocket::create(unique_id()).value();
+  Inquiry end = Inquiry::create(own_job(), Question::kEnd).value();
+  control->poll();
+  control->poll();
+  EXPECT_FALSE(control->is_answering());
+  const std::string text(size_t{3} << 20U, 'x');  // More than a socket keeps.
+  control->answer(Question::kEnd, text);
+  EXPECT_TRUE(control->is_answering());
+  std::string taken;
+  while (taken.empty()) {
+    control->poll();
+    taken = end.read().value();
+  }
+  EXPECT_EQ(taken.size(), text.size());
+  EXPECT_FALSE(control->is_answering());
+}
+
+/// Sends packets one after another; none is answered before all are read.
+io::Fd connected_after(ControlSocket& control, std::initializer_list<std::string_view> packets) {
+  auto socket = io::connect_abstract(own_job().socket).value();
+  control.poll();  // Accepts,
+  for (const std::string_view packet : packets) {
+    EXPECT_TRUE(io::send_message(socket.get(), std::as_bytes(std::span(packet))).ok());
+    control.poll();  // and reads.
+  }
+  return socket;
+}
+
+TEST(ControlSocket, WhatItDoesNotKnowEndsTheConnection) {
+  auto control = ControlSocket::create(unique_id()).value();
+  for (const auto& packets : std::initializer_list<std::initializer_list<std::string_view>>{
+           {"nonsense"}, {"stack"}, {"stacks\n"}, {"pictures"}, {"end", "end"}}) {
+    const io::Fd socket = connected_after(*control, packets);
+    for (const Question question : {Question::kStacks, Question::kPicture, Question::kEnd})
+      EXPECT_FALSE(control->asked(question));
+    std::array<std::byte, 16> packet{};
+    EXPECT_TRUE(io::receive_message(socket.get(), packet).closed);
+  }
+}
+
+TEST(ControlSocket, AJobThatDoesNotKnowTheQuestionHasNotEnded) {
+  const std::string name = fmt::format("corro-control-{}-{}-old", geteuid(), getpid());
+  const io::Fd listener = io::listen_abstract(name).value();
+  Inquiry inquiry = Inquiry::create({.socket = name, .id = "old"}, Question::kPicture).value();
+  io::accept_connection(listener.get()).value().reset();  // As an older launcher does.
+  const Status why = inquiry.wait(monotonic_now() + kPatience).status();
+  EXPECT_EQ(why.code(), Code::kFailedPrecondition);
+  EXPECT_NE(why.message().find("another version of corro"), std::string::npos) << why.message();
 }
 
 TEST(ControlSocket, OneWhoHasHungUpIsForgotten) {
@@ -72,11 +131,11 @@ TEST(ControlSocket, OneWhoHasHungUpIsForgotten) {
     ASSERT_TRUE(io::send_message(socket->get(), std::as_bytes(std::span("stacks").first(6))).ok());
     control->poll();
     control->poll();
-    EXPECT_TRUE(control->asked());
+    EXPECT_TRUE(control->asked(Question::kStacks));
   }
   control->poll();
-  EXPECT_FALSE(control->asked());
-  control->answer("nobody listens");
+  EXPECT_FALSE(control->asked(Question::kStacks));
+  control->answer(Question::kStacks, "nobody listens");
 }
 
 TEST(ControlSocket, AJobThatHasEndedIsNotFound) {
@@ -85,7 +144,7 @@ TEST(ControlSocket, AJobThatHasEndedIsNotFound) {
     auto control = ControlSocket::create(unique_id()).value();
     job = own_job();
   }
-  EXPECT_EQ(ask_stacks(job, kPatience).status().code(), Code::kUnavailable);
+  EXPECT_EQ(ask(job, Question::kStacks, kPatience).status().code(), Code::kUnavailable);
   EXPECT_TRUE(std::ranges::none_of(find_jobs(),
                                    [](const RunningJob& one) { return one.launcher == getpid(); }));
 }

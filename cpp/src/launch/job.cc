@@ -58,9 +58,9 @@ Job::Job(Opened opened)
       caller(std::move(opened.caller)),
       policy(std::move(opened.policy)),
       control(open_control(plan.job.job_id)),
-      dashboard(std::move(opened.dashboard)),
       output(plan, std::move(opened.files), std::move(opened.writer), caller ? caller->fd() : -1),
       course(plan.job, new_members(wire::digest_of(plan.job.job_id), plan.job.places()),
-             course_options(plan, policy), started) {}
+             course_options(plan, policy), started),
+      display(std::move(opened.display), course, plan) {}
 
 }  // namespace corro::launch

@@ -11,13 +11,13 @@
 #include <optional>
 #include <string>
 
-#include "dashboard/dashboard.h"
 #include "io/loop.h"
 #include "launch/agents.h"
 #include "launch/caller.h"
 #include "launch/control_socket.h"
 #include "launch/host_watch.h"
 #include "launch/job_course.h"
+#include "launch/job_display.h"
 #include "launch/job_output.h"
 #include "launch/meeting.h"
 #include "launch/plan.h"
@@ -36,8 +36,8 @@ struct Job {
     std::optional<Caller> caller;
     JobOutput::Files files;
     std::unique_ptr<screen::ScreenWriter> writer;
-    std::shared_ptr<PolicyCommand> policy;                             ///< Null: none.
-    std::unique_ptr<corro::dashboard::Dashboard> dashboard = nullptr;  ///< Null: nobody wants one.
+    std::shared_ptr<PolicyCommand> policy;  ///< Null: none.
+    JobDisplay::Opened display = {};
   };
 
   explicit Job(Opened opened);
@@ -60,9 +60,9 @@ struct Job {
   std::optional<Caller> caller;            ///< None: somebody has typed `corro run`.
   std::shared_ptr<PolicyCommand> policy;   ///< Null: none. The course's policy shares it.
   std::unique_ptr<ControlSocket> control;  ///< Null if it cannot be opened.
-  std::unique_ptr<corro::dashboard::Dashboard> dashboard;  ///< Null: nobody wants one.
   JobOutput output;
   JobCourse course;
+  JobDisplay display;
   std::optional<HostWatch> hosts;  ///< Where hosts may come, once ranks run.
   /// Of this job without hosts that could not be used: another launcher begins it anew.
   std::optional<LaunchPlan> others;

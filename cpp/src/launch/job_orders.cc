@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "launch/job_picture.h"
 #include "launch/rank_start.h"
 
 namespace corro::launch {
@@ -41,7 +40,7 @@ void JobOrders::carry_out(const StartServer& order) {
 
 void JobOrders::carry_out(const Announce& order) {
   job_.output.emit(order.event);
-  if (job_.dashboard) job_.dashboard->hear(happening_of(order.event, wall_now()));
+  job_.display.hear(order.event);
   progress_.hear(order.event, job_.course.ranks().size(), monotonic_now(), wall_now());
 }
 

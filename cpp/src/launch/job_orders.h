@@ -34,7 +34,7 @@ class JobOrders {
   void carry_out(const ShowStatus& order) { job_.output.set_status(order.line); }
   void carry_out(const EndStatus& order) { job_.output.end_status(order.over); }
   void carry_out(const HoldErrors& /*order*/) { job_.output.hold_errors(); }
-  void carry_out(const AnswerStacks& order) { job_.control->answer(order.text); }
+  void carry_out(const AnswerStacks& order) { job_.control->answer(Question::kStacks, order.text); }
   void carry_out(const Remember& order);
 
   Job& job_;

@@ -41,7 +41,7 @@ void announce_failure(Job& job, const diagnosis::FailureReport& failure, uint32_
                     .cause = failure.cause,
                     .report = &failure};
   job.output.emit(event);
-  if (job.dashboard) job.dashboard->hear(happening_of(event, wall_now()));
+  job.display.hear(event);
 }
 
 /// Of a job that has run.

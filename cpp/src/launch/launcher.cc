@@ -100,8 +100,7 @@ Time Launcher::wake() const {
   return std::min({job_.course.wake(), look_at_, opening_.deadline(), give_up_at_,
                    job_.output.next_tick(), leadership_.due(),
                    dialled_ ? dialled_->due() : Time::never(),
-                   show_ ? progress_.due() : Time::never(),
-                   job_.dashboard ? job_.dashboard->due() : Time::never(),
+                   show_ ? progress_.due() : Time::never(), job_.display.due(),
                    job_.watches_hosts() ? job_.hosts->due() : Time::never()});
 }
 
@@ -113,12 +112,7 @@ void Launcher::on_timers(Time now) {
   job_.course.tick(now);
   orders_.carry_out();
   show_progress(now);
-  show_dashboard(now);
-}
-
-void Launcher::show_dashboard(Time now) {
-  if (job_.dashboard && !is_over_ && job_.dashboard->due() <= now)
-    job_.dashboard->show(picture_of(job_.course, job_.plan, job_.dashboard->opened()), now);
+  job_.display.tick(now);
 }
 
 void Launcher::show_progress(Time now) {
@@ -165,19 +159,19 @@ int Launcher::leave() {
   return kLeadLost;
 }
 
-/// The history has the end. Whoever looks at the dashboard sees it, too: the page asks once a second.
-/// Nobody else waits.
+/// The history has the end. Whoever looks sees it, too: the dashboard's page asks once a second, and
+/// `corro top` reads what it is sent. Nobody else waits.
 void Launcher::show_end(const Ending& ending) {
   job_.output.record_end(
       picture_of_end(picture_of(job_.course, job_.plan, job_.output.opened()), ending));
-  if (!job_.dashboard) return;
-  is_over_ = true;
   const Time now = monotonic_now();
-  const auto last = picture_of(job_.course, job_.plan, job_.dashboard->opened());
-  job_.dashboard->show(picture_of_end(last, ending), now);
-  if (!job_.dashboard->is_watched(now)) return;
+  job_.display.end(ending, now);
+  user_.answer();
+  const bool is_watched = job_.display.is_watched(now);
   give_up_at_ = now + kLastPicture;
-  while (monotonic_now() < give_up_at_ && !job_.course.impatient()) step();
+  while ((is_watched || user_.is_answering()) && monotonic_now() < give_up_at_ &&
+         !job_.course.impatient())
+    step();
 }
 
 void Launcher::flush_screen() {

@@ -14,7 +14,7 @@
 // what it orders:
 //
 //   Hearing         what agents say, and their loss (hearing.h)
-//   UserRequests    signals, `corro stacks`, the end of the caller (user_requests.h)
+//   UserRequests    signals, questions of commands, the end of the caller (user_requests.h)
 //   RankInput       what the user types, for rank 0 (rank_input.h)
 //   JobOrders       what the course orders (job_orders.h)
 //   Leadership      whether this launcher may act, and the job's record (leadership.h)
@@ -72,7 +72,6 @@ class Launcher {
   void on_timers(Time now);
   void show_progress(Time now);
   void look(Time now);
-  void show_dashboard(Time now);
   void show_end(const Ending& ending);
 
   // Each borrows those before it.
@@ -89,8 +88,7 @@ class Launcher {
   std::function<void(const std::string&)> show_;  ///< Null: nobody looks at the progress.
   Time look_at_ = Time::never();
   Time give_up_at_ =
-      Time::never();      ///< On a screen that takes nothing, and on who watches the end.
-  bool is_over_ = false;  ///< The dashboard shows how the job has ended.
+      Time::never();  ///< On a screen that takes nothing, and on who watches the end.
 };
 
 }  // namespace corro::launch

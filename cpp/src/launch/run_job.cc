@@ -55,7 +55,9 @@ Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPla
   CORRO_ASSIGN(io::Loop loop, io::Loop::create());
   CORRO_ASSIGN(auto writer, screen::ScreenWriter::create());  // A thread: after the fork.
   CORRO_ASSIGN(auto policy, start_policy(plan.options.policy, around.signals.before));
-  CORRO_ASSIGN(auto dashboard, around.room.open(plan.job.log_dir));  // Has a thread, too.
+  JobDisplay::Opened display;
+  // Has a thread, too.
+  CORRO_ASSIGN(display.dashboard, around.room.open(*display.board, plan.job.log_dir));
   Job job({.plan = plan,
            .version = around.version,
            .loop = std::move(loop),
@@ -64,7 +66,7 @@ Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPla
            .files = std::move(files),
            .writer = std::move(writer),
            .policy = std::move(policy),
-           .dashboard = std::move(dashboard)});
+           .display = std::move(display)});
   if (const std::string address = around.room.take_news(plan.machine.host); !address.empty())
     job.output.note(fmt::format("dashboard  {}\n", address));
   const std::optional<int> exit = Launcher(job, around.standalone).run(around.signals.heard);

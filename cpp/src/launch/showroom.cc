@@ -14,9 +14,10 @@ Result<Showroom> Showroom::create(std::string option, const std::string& wanted)
   return made;
 }
 
-Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open(const std::string& logs) {
+Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open(const dashboard::SharedBoard& board,
+                                                             const std::string& logs) {
   if (address_.empty()) return std::unique_ptr<dashboard::Dashboard>();
-  auto opened = dashboard::Dashboard::open({.address = address_, .token = token_, .logs = logs});
+  auto opened = dashboard::Dashboard::open({.address = address_, .token = token_, .logs = logs}, board);
   if (!opened.ok()) return opened.status().with_context(option_ + " " + address_);
   address_ = (*opened)->address();
   return opened;

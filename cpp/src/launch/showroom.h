@@ -18,9 +18,10 @@ class Showroom {
   /// `wanted`: what the user has typed behind the option; "": the job is shown nowhere. Draws the
   /// token.
   static Result<Showroom> create(std::string option, const std::string& wanted);
-  /// Starts a thread. `logs`: the folder of the ranks' logs. Null: the job is shown nowhere. The
-  /// failure names the option.
-  [[nodiscard]] Result<std::unique_ptr<dashboard::Dashboard>> open(const std::string& logs);
+  /// Starts a thread that shows the board. `logs`: the folder of the ranks' logs. Null: the job is
+  /// shown nowhere. The failure names the option.
+  [[nodiscard]] Result<std::unique_ptr<dashboard::Dashboard>> open(
+      const dashboard::SharedBoard& board, const std::string& logs);
   /// The same for a job that is over.
   [[nodiscard]] Result<std::unique_ptr<dashboard::Replay>> open_past(const std::string& logs,
                                                                      dashboard::History history);

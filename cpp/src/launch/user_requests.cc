@@ -40,10 +40,19 @@ void UserRequests::on_signal(int signal) {
   suspends_ = signal == SIGTSTP || (suspends_ && signal != SIGCONT);
 }
 
-/// `corro stacks` asks.
 void UserRequests::on_question() {
   job_.control->poll();
-  if (job_.control->asked()) job_.course.ask_stacks(monotonic_now());
+  answer();
+  if (job_.control->asked(Question::kStacks)) job_.course.ask_stacks(monotonic_now());
+}
+
+void UserRequests::answer() {
+  if (job_.control == nullptr) return;
+  for (const Question question : {Question::kPicture, Question::kEnd}) {
+    const bool has_come = question == Question::kPicture || job_.display.is_over();
+    if (has_come && job_.control->asked(question))
+      job_.control->answer(question, job_.display.text(monotonic_now()));
+  }
 }
 
 void UserRequests::on_caller() {

@@ -1,5 +1,6 @@
-// UserRequests: what the user of a job asks for while it runs: by a signal, by `corro stacks`, or by
-// the end of the program that has called corro.run(). The course decides what follows.
+// UserRequests: what the user of a job asks for while it runs: by a signal, by another command
+// (`corro stacks`, `status`, `top`), or by the end of the program that has called corro.run(). The
+// course decides what follows.
 #pragma once
 
 #include <signal.h>
@@ -25,6 +26,13 @@ class UserRequests {
   void read_signals();
   /// Once after Ctrl-Z: the launcher is to stop.
   [[nodiscard]] bool take_suspension() { return std::exchange(suspends_, false); }
+
+  /// Answers what can be answered by now: pictures, and the end once the job is over.
+  void answer();
+  /// Somebody has not taken all of an answer yet.
+  [[nodiscard]] bool is_answering() const {
+    return job_.control != nullptr && job_.control->is_answering();
+  }
 
  private:
   void on_signal(int signal);
