@@ -23,6 +23,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
@@ -114,7 +115,7 @@ struct Raw {
   std::string hang_timeout;
   std::string back_off;
   std::string shell;
-  std::string job;
+  LookCommand look;
   launch::PastJobOptions dash{.path = {}, .address = "127.0.0.1:0"};
   std::vector<int> pids;
   launch::PreflightOptions preflight;
@@ -384,9 +385,7 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
   describe_doctor(*program->add_subcommand(
                       "doctor", "Show what ranks do, also in a hang; with -H, check hosts"),
                   raw);
-  program->add_subcommand("stacks", "Show the Python stacks of all ranks of a running job")
-      ->add_option("job", raw.job, "The job, or the pid of its corro run, if there are several")
-      ->type_name("JOB");
+  describe_looks(*program, raw.look);
   describe_dash(*program->add_subcommand("dash", "Show a job that is over in a browser"), raw);
   describe_checkpoint(*program, raw.checkpoint);
   describe_jobs(*program, raw.jobs);
@@ -568,6 +567,15 @@ Status finish_doctor(const Raw& raw, Request& request) {
   return {};
 }
 
+/// Which of the commands that look at a running job was given; null: another one.
+const std::pair<const char*, Action>* find_look(const CLI::App& program) {
+  static constexpr std::array<std::pair<const char*, Action>, 3> kLooks = {
+      {{"status", Action::kStatus}, {"top", Action::kTop}, {"stacks", Action::kStacks}}};
+  const auto* const found = std::ranges::find_if(
+      kLooks, [&program](const auto& look) { return program.got_subcommand(look.first); });
+  return found == kLooks.end() ? nullptr : found;
+}
+
 /// Everything but `run` and `help`.
 Status parse_other(const std::vector<std::string>& arguments, CLI::App& program, const Raw& raw,
                    const std::string& version, Request& request) {
@@ -578,9 +586,9 @@ Status parse_other(const std::vector<std::string>& arguments, CLI::App& program,
     request.action = Action::kAgent;
   } else if (program.got_subcommand("doctor")) {
     return finish_doctor(raw, request);
-  } else if (program.got_subcommand("stacks")) {
-    request.action = Action::kStacks;
-    request.stacks_job = raw.job;
+  } else if (const auto* look = find_look(program)) {
+    request.action = look->second;
+    request.look = raw.look;
   } else if (program.got_subcommand("dash")) {
     request.action = Action::kDash;
     request.dash = raw.dash;

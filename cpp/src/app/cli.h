@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/cluster_options.h"
+#include "app/look_options.h"
 #include "launch/options.h"
 #include "launch/past_job.h"
 #include "launch/preflight.h"
@@ -22,6 +23,8 @@ enum class Action : uint8_t {
   kFrameworks,
   kStacks,
   kDash,
+  kStatus,
+  kTop,
   kAgent,
   kSubprogram
 };
@@ -50,8 +53,8 @@ struct Request {
   launch::PreflightOptions preflight;  ///< corro doctor -H.
   bool doctor_json = false;
   bool doctor_metrics = false;
+  LookCommand look;
   launch::PastJobOptions dash;
-  std::string stacks_job;  ///< Its id, or its launcher's pid; "": the only one.
 };
 
 /// Reads the arguments after the program's name. A mistake is INVALID_ARGUMENT in one line that

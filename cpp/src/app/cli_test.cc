@@ -247,7 +247,7 @@ TEST(CommandLine, TheDoctorTakesHostsInPlaceOfProcesses) {
 
 TEST(CommandLine, StacksTakesAJobOrNone) {
   EXPECT_EQ(parse({"stacks"})->action, Action::kStacks);
-  EXPECT_EQ(parse({"stacks", "4711"})->stacks_job, "4711");
+  EXPECT_EQ(parse({"stacks", "4711"})->look.job, "4711");
   EXPECT_FALSE(parse({"stacks", "1", "2"}).ok());
 }
 
@@ -261,11 +261,22 @@ TEST(CommandLine, DashTakesAFolderAndAnAddress) {
     EXPECT_THAT(parse(mistake).status().message(), HasSubstr("corro dash: "));
 }
 
+TEST(CommandLine, StatusAndTopTakeAJobOrNone) {
+  EXPECT_EQ(parse({"status"})->action, Action::kStatus);
+  EXPECT_EQ(parse({"status", "4711"})->look.job, "4711");
+  EXPECT_FALSE(parse({"status"})->look.json);
+  EXPECT_TRUE(parse({"status", "--json", "4711"})->look.json);
+  EXPECT_EQ(parse({"top", "4711"})->action, Action::kTop);
+  EXPECT_EQ(parse({"top", "4711"})->look.job, "4711");
+  EXPECT_THAT(parse({"top", "--json"}).status().message(), HasSubstr("corro top: "));
+}
+
 TEST(Completion, KnowsEveryCommandAndOption) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string text = parse({"completion", shell})->text;
     for (const char* word :
-         {"run", "doctor", "stacks", "dash", "address", "completion", "version", "help", "show",
+         {"run", "doctor", "stacks", "status", "top", "dash", "address", "completion", "version",
+          "help", "show",
           "log-dir", "output-dir", "timestamps", "timeout", "allow-single-node", "json"}) {
       EXPECT_THAT(text, HasSubstr(word)) << shell;
     }

@@ -25,6 +25,14 @@ namespace corro::app {
 /// Shows a job that is over to browsers, until Ctrl-C. Status 2 if there is none that can be shown.
 [[nodiscard]] int dash_command(const launch::PastJobOptions& options);
 
+/// Prints what a running job does: as text, or as the dashboard's JSON. Status 1 if there is no such
+/// job. "": the only one; several are listed.
+[[nodiscard]] int status_command(const std::string& job, bool is_json,
+                                 const Variables& environment);
+
+/// The same on the whole terminal, again and again until q, a signal, or the job's end.
+[[nodiscard]] int top_command(const std::string& job, const Variables& environment);
+
 /// Checks hosts before a job, and prints what was found. Status 1 if something is wrong.
 [[nodiscard]] int preflight_command(const Request& request, const Variables& environment);
 

@@ -24,7 +24,11 @@ int run_program(const std::vector<std::string>& arguments) {
     case Action::kFrameworks:
       return frameworks_command(read_variables());
     case Action::kStacks:
-      return stacks_command(request->stacks_job);
+      return stacks_command(request->look.job);
+    case Action::kStatus:
+      return status_command(request->look.job, request->look.json, read_variables());
+    case Action::kTop:
+      return top_command(request->look.job, read_variables());
     case Action::kDash:
       return dash_command(request->dash);
     case Action::kAgent:

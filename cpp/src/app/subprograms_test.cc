@@ -19,7 +19,8 @@ TEST(Subprograms, CarryOutWhatNeedsMuchToBeLinked) {
   EXPECT_EQ(subprogram_of("checkpoint"), "corro-checkpoint");
   EXPECT_EQ(subprogram_of("server"), "corro-server");
   EXPECT_EQ(subprogram_of("coordinator"), "corro-coordinator");
-  for (const char* own : {"run", "agent", "doctor", "stacks", "help", "completion", ""}) {
+  for (const char* own :
+       {"run", "agent", "doctor", "stacks", "status", "top", "help", "completion", ""}) {
     EXPECT_EQ(subprogram_of(own), "") << own;
   }
 }
