@@ -1,86 +1,66 @@
 #include "dashboard/board_reader.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "dashboard/picture.h"
+#include "dashboard/board_json.h"
 
 namespace corro::dashboard {
 namespace {
 
-using Parsed = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
-/// From seconds since 1970.
-UnixTime time_of(const Parsed& json) {
-  const std::chrono::duration<double> seconds(json.get<double>());
-  return UnixTime(std::chrono::round<UnixTime::duration>(seconds));
+constexpr int kMostPlaces = 1 << 16;
+
+bool read_time(const Json& json, const char* name, UnixTime& time) {
+  const auto read = time_of(json.value(name, Json()));
+  time = read.value_or(UnixTime{});
+  return read.has_value();
 }
 
-int number_or_none(const Parsed& json) { return json.is_null() ? -1 : json.get<int>(); }
-std::string text_or_none(const Parsed& json) {
-  return json.is_null() ? "" : json.get<std::string>();
-}
-std::optional<uint64_t> step_or_none(const Parsed& json) {
-  return json.is_null() ? std::nullopt : std::optional(json.get<uint64_t>());
-}
-
-/// The state of this name; the last one if there is none.
-template <typename State>
-State state_of(const Parsed& json, State last) {
-  const auto name = json.get<std::string>();
-  for (uint8_t i = 0; i < static_cast<uint8_t>(last); ++i)
-    if (name_of(static_cast<State>(i)) == name) return static_cast<State>(i);
-  return last;
+/// Calls `read` for each element; false: it has failed, or there is no such list.
+template <typename Read>
+bool read_list(const Json& json, const char* name, const Read& read) {
+  const auto list = json.find(name);
+  return list != json.end() && list->is_array() && std::ranges::all_of(*list, read);
 }
 
-RankRow rank_of(const Parsed& json) {
-  return {.place = json.at("place").get<int>(),
-          .rank = number_or_none(json.at("rank")),
-          .member = json.at("member").get<std::string>(),
-          .host = json.at("host").get<std::string>(),
-          .state = state_of(json.at("state"), RankState::kLost),
-          .step = step_or_none(json.at("step")),
-          .operation = text_or_none(json.at("operation")),
-          .phase = text_or_none(json.at("phase")),
-          .awaits = number_or_none(json.at("awaits")),
-          .pid = json.at("pid").is_null() ? 0 : json.at("pid").get<int>(),
-          .cause = text_or_none(json.at("cause"))};
+bool read_rank(const Json& json, std::vector<RankRow>& ranks) {
+  const Json place = json.is_object() ? json.value("place", Json()) : Json();
+  if (!place.is_number_unsigned() || place.get<uint64_t>() >= kMostPlaces) return false;
+  return change(ranks.emplace_back(RankRow{.place = place.get<int>()}), json);
 }
 
-Happening happening_of(const Parsed& json) {
-  return {.at = time_of(json.at("time")),
-          .kind = json.at("kind").get<std::string>(),
-          .epoch = json.at("epoch").get<uint32_t>(),
-          .rank = number_or_none(json.at("rank")),
-          .place = number_or_none(json.at("place")),
-          .host = text_or_none(json.at("host")),
-          .step = step_or_none(json.at("step")),
-          .cause = text_or_none(json.at("cause"))};
+bool read_event(const Json& json, std::vector<Happening>& happenings) {
+  auto happening = read_happening(json);
+  if (happening) happenings.push_back(std::move(*happening));
+  return happening.has_value();
 }
 
-BoardCopy copy_of(const Parsed& json) {
-  BoardCopy copy{.picture = {.job = json.at("job").get<std::string>(),
-                             .command = json.at("command").get<std::string>(),
-                             .state = state_of(json.at("state"), JobState::kFailed),
-                             .summary = json.at("summary").get<std::string>(),
-                             .epoch = json.at("epoch").get<uint32_t>(),
-                             .started = time_of(json.at("started"))},
-                 .now = time_of(json.at("now"))};
-  for (const Parsed& one : json.at("ranks")) copy.picture.ranks.push_back(rank_of(one));
-  for (const Parsed& one : json.at("events")) copy.happenings.push_back(happening_of(one));
-  for (const Parsed& one : json.at("steps"))
-    copy.steps.push_back({.at = time_of(one.at(0)), .step = one.at(1).get<uint64_t>()});
-  return copy;
+bool read_point(const Json& json, std::vector<Board::Point>& steps) {
+  if (!json.is_array() || json.size() != 2 || !json[1].is_number_unsigned()) return false;
+  const auto time = time_of(json[0]);
+  if (time) steps.push_back({.at = *time, .step = json[1].get<uint64_t>()});
+  return time.has_value();
+}
+
+bool read_copy(const Json& json, BoardCopy& copy) {
+  return json.is_object() && change(copy.picture, json) &&
+         read_time(json, "started", copy.picture.started) && read_time(json, "now", copy.now) &&
+         read_list(json, "ranks",
+                   [&](const Json& one) { return read_rank(one, copy.picture.ranks); }) &&
+         read_list(json, "events",
+                   [&](const Json& one) { return read_event(one, copy.happenings); }) &&
+         read_list(json, "steps", [&](const Json& one) { return read_point(one, copy.steps); });
 }
 
 }  // namespace
 
 Result<BoardCopy> read_job(std::string_view text) {
-  try {
-    return copy_of(Parsed::parse(text));
-  } catch (const Parsed::exception&) {
-    return Status(Code::kInvalidArgument,
-                  "the job's answer is not understood: another version of corro has started it");
-  }
+  BoardCopy copy;
+  if (read_copy(Json::parse(text, nullptr, false), copy)) return copy;
+  return Status(Code::kInvalidArgument,
+                "the job's answer is not understood: another version of corro has started it");
 }
 
 }  // namespace corro::dashboard

@@ -1,7 +1,7 @@
 // Text of others on a terminal: harmless, and as wide as it is meant to be. Pure.
 //
-//   const std::string name = printable(host);        // no escape sequence, no newline
-//   padded(name, 12) + padded("running", 10)         // columns of a table; "…" where it was cut
+//   const std::string name = printable(host);   // no escape sequence, no newline
+//   const std::string cell = padded(name, 12);  // a column of a table; "…" where it was cut
 #pragma once
 
 #include <cstddef>

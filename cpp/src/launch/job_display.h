@@ -3,7 +3,7 @@
 //
 //   display.hear(event);                          // each event
 //   if (display.due() <= now) display.tick(now);  // for a dashboard
-//   control.answer(Question::kPicture, display.text(now));
+//   send(display.text(now));                      // to a command that asks
 //
 // Nobody looks: it hears events, and does nothing else. A picture is made when one is due
 // (dashboard/shared_board.h), however many ask for it.
