@@ -2,12 +2,14 @@
 
 import { byId, clock, setText, span } from "./table.js";
 
+const NEAR = 0.01; // seconds: browsers round what a slider says
+
 const slider = () => byId("history-time");
 
 /** What is asked for: the time at which the slider stands; its end is the end of the job. */
 export function wantedTime() {
   const isSet = slider().value !== "" && !byId("history").hidden;
-  return isSet && Number(slider().value) < Number(slider().max) ? slider().value : null;
+  return isSet && Number(slider().max) - Number(slider().value) > NEAR ? slider().value : null;
 }
 
 /** Shows where in its history this picture of the job stands, and what of it is missing. */

@@ -320,9 +320,10 @@ def test_lines_of_a_log_are_text_and_are_found(launcher: Launcher, window: Windo
     window.says("#log-box", "line 1200")
     assert window.lines()[-1] == "line 1200"
     while window.page.locator("#log-older").is_visible():
-        before = len(window.lines())
+        oldest = window.lines()[0]
         window.page.click("#log-older")
-        wait_until(lambda before=before: len(window.lines()) > before, "older lines are shown")
+        first = playwright.expect(window.page.locator("#log-box .said").first)
+        first.not_to_have_text(oldest, timeout=DEADLINE * 1000)
     assert window.lines() == [f"{HOSTILE}\N{SYMBOL FOR NULL} \u202eabc", *lines[1:]]
     assert window.page.locator("#log-box .number").last.text_content() == "1200"
     window.page.fill("#log-search", "ONERROR")
@@ -530,7 +531,7 @@ def test_a_history_whose_launcher_was_killed_says_where_it_ends(
 def test_what_is_no_history_is_one_line(launcher: Launcher, text: str | None, why: str) -> None:
     if text is not None:
         (launcher.directory / "history.jsonl").write_text(text)
-    asked = [launcher.program, "dash", launcher.directory]
+    asked = [launcher.program, "dash", str(launcher.directory)]
     done = subprocess.run(asked, capture_output=True, timeout=DEADLINE, check=False)
     assert (done.returncode, done.stdout) == (2, b"")
     lines = done.stderr.decode().splitlines()
