@@ -25,6 +25,8 @@ BENCH_ENVIRONMENTS = $(call for_rows,recover,build/bench/torchft/.ready) \
   $(call for_rows,tensorflow,.venv-tensorflow/.corro) \
   $(call for_rows,jax,.venv-jax/.corro build/bench/mpi4jax/.ready) \
   $(call for_rows,keras-tensorflow,.venv-tensorflow/.corro) $(call for_rows,keras-jax,.venv-jax/.corro)
+# Tables are compared with no MPI.
+BENCH_MPIS = $(if $(filter table,$(ONLY)),,$(STAMPS)/packages-bench $(MPIS:%=build/bench/%/allreduce))
 
 VENV := .venv/bin
 STAMPS := build/stamps
@@ -109,8 +111,8 @@ soak: setup ## Disturb an elastic job, and prove that it loses nothing [SECONDS=
 	@$(VENV)/python python/tests/soak.py --seconds $(if $(filter file,$(origin SECONDS)),300,$(SECONDS))
 
 .PHONY: bench
-bench: setup $(STAMPS)/packages-bench $(STAMPS)/packages-tests $(MPIS:%=build/bench/%/allreduce) $(BENCH_ENVIRONMENTS) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
-	$(call quiet,cmake --preset release -DCORRO_BUILD_BENCH=ON,cmake-bench)
+bench: setup $(STAMPS)/packages-tests $(BENCH_MPIS) $(BENCH_ENVIRONMENTS) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
+	$(call quiet,cmake --preset release -DCORRO_BUILD_BENCH=ON -Dabsl_ROOT="$$(tools/unpacked_packages.sh bench-peers)/usr",cmake-bench)
 	@cmake --build build/release
 	@$(VENV)/python cpp/bench/run.py $(if $(ONLY),--only '$(ONLY)') $(if $(QUICK),--quick) \
 	  $(if $(BASE),--base '$(BASE)') $(if $(HOROVOD_ENV),--horovod-env '$(HOROVOD_ENV)')

@@ -11,18 +11,23 @@ Columns = Mapping[str, object]
 @dataclass(frozen=True)
 class Row:
     """A figure and its bar. Rows of one table have the same `columns`: what was measured, and what
-    else is shown of it; they stand between `op` and `median_us`."""
+    else is shown of it; they stand between `op` and the median, which is in microseconds or has a
+    `unit`."""
 
     op: str
     columns: Columns
-    median_us: float | None
+    median: float | None
     ratio: float | None = None
     bar: float | None = None
     ok: bool = True
+    unit: str = "us"
 
     def cells(self) -> dict[str, object]:
-        judged = {key: getattr(self, key) for key in ("median_us", "ratio", "bar", "ok")}
-        return {"op": self.op, **self.columns, **judged}
+        median: Columns = {"median_us": self.median}
+        if self.unit != "us":
+            median = {"median": self.median, "unit": self.unit}
+        judged = {key: getattr(self, key) for key in ("ratio", "bar", "ok")}
+        return {"op": self.op, **self.columns, **median, **judged}
 
 
 def timed(

@@ -30,6 +30,7 @@ import planner_rows
 import recover_rows
 import small_rows
 import ssh_rows
+import table_rows
 import training_rows
 from jobs import OUT, Effort, Family, note
 from rows import Row, tables
@@ -51,6 +52,7 @@ FAMILIES: dict[str, Family] = {
     **compiled_rows.FAMILIES,
     **keras_rows.FAMILIES,
     **recover_rows.FAMILIES,
+    **table_rows.FAMILIES,
 }
 
 
