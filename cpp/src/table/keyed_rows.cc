@@ -26,6 +26,23 @@ uint32_t KeyedRows::make(uint64_t hash, uint64_t key) {
   return slot;
 }
 
+uint32_t KeyedRows::date_of(uint64_t hash, uint64_t key) const {
+  if (retention_.idle_steps == 0) return 0;
+  const Index& index = index_of(hash);
+  return index.date_at(index.find(hash, key));
+}
+
+uint32_t KeyedRows::put(uint64_t hash, uint64_t key, uint32_t date) {
+  Index& index = index_of(hash);
+  uint32_t place = index.find(hash, key);
+  if (place == kNone) {
+    make_place_in(static_cast<uint32_t>(hash >> kShardShift));
+    place = index.insert(hash, key, rows_.take());
+  }
+  if (retention_.idle_steps != 0) index.set_date(place, date);
+  return index.slot_at(place);
+}
+
 /// The key's own row may be there still, idle.
 void KeyedRows::remove_idle(Index& index, uint64_t hash, uint64_t key) {
   const uint32_t place = index.find(hash, key);

@@ -65,6 +65,28 @@ class KeyedRows {
   /// come more often. Other rows may go: then evicted() is another, and their slots are no more.
   [[nodiscard]] uint32_t make(uint64_t hash, uint64_t key);
 
+  /// Calls `visit`, of the type void(uint64_t key), for each key that has a row.
+  template <typename Visit>
+  void for_each_key(const Visit& visit) const {
+    for (const Index& index : shards_)
+      for (uint32_t group = 0; group < index.capacity(); group += kGroup)
+        for (uint32_t full = index.entries_of(group); full != 0; full &= full - 1)
+          if (const uint32_t place = group + lowest(full); !idle_at(index, place))
+            visit(index.key_at(place));
+  }
+  /// The step that touched a key's row last, modulo 2^32; 0 where rows do not become idle.
+  [[nodiscard]] uint32_t date_of(uint64_t hash, uint64_t key) const;
+  /// The slot of a key's row; makes one, with anything in it, whatever retention says.
+  [[nodiscard]] uint32_t put(uint64_t hash, uint64_t key, uint32_t date);
+  /// The key has a row, which goes.
+  void take_out(uint64_t hash, uint64_t key) {
+    Index& index = index_of(hash);
+    rows_.give(index.slot_at(index.find(hash, key)));
+    index.erase(index.find(hash, key));
+  }
+  /// So many steps are done.
+  void set_steps(uint64_t steps) { step_ = done_ = static_cast<uint32_t>(steps); }
+
   /// The row of a slot, until the next make().
   [[nodiscard]] std::byte* at(uint32_t slot) const { return rows_.at(slot); }
 

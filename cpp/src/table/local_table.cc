@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,43 @@ class LocalTable::Body {
     return {};
   }
 
+  [[nodiscard]] std::vector<uint64_t> keys_with_rows(
+      const std::function<bool(uint64_t)>& wanted) const {
+    std::vector<uint64_t> keys;
+    rows_.for_each_key([&](uint64_t key) {
+      if (wanted(key)) keys.push_back(key);
+    });
+    std::ranges::sort(keys);
+    return keys;
+  }
+
+  [[nodiscard]] size_t packed_bytes() const { return sizeof(uint32_t) + layout_.bytes(); }
+
+  void pack(uint64_t key, std::span<std::byte> into) const {
+    const uint64_t hash = rows_.hash(key);
+    const uint32_t date = rows_.date_of(hash, key);
+    std::memcpy(into.data(), &date, sizeof date);
+    std::memcpy(into.data() + sizeof date, rows_.at(rows_.find(hash, key)), layout_.bytes());
+  }
+
+  Status unpack(std::span<const uint64_t> keys, std::span<const std::byte> rows, uint64_t steps) {
+    CORRO_CHECK(rows.size() == keys.size() * packed_bytes(), keys.size(), rows.size());
+    CORRO_TRY(check_slots(keys.size()));
+    rows_.set_steps(steps);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const std::byte* const from = rows.data() + i * packed_bytes();
+      uint32_t date = 0;
+      std::memcpy(&date, from, sizeof date);
+      const uint32_t slot = rows_.put(rows_.hash(keys[i]), keys[i], date);
+      std::memcpy(rows_.at(slot), from + sizeof date, layout_.bytes());
+    }
+    return {};
+  }
+
+  void forget(const std::function<bool(uint64_t)>& wanted) {
+    for (const uint64_t key : keys_with_rows(wanted)) rows_.take_out(rows_.hash(key), key);
+  }
+
  private:
   /// The slots of a block of keys; KeyedRows::kNone for a key without a row.
   struct Found {
@@ -159,14 +197,17 @@ class LocalTable::Body {
     return reinterpret_cast<float*>(row + layout_.weight_bytes);
   }
 
+  [[nodiscard]] Status check_slots(size_t keys) const {
+    if (!rows_.lacks_slots(keys)) return {};
+    return {Code::kResourceExhausted,
+            fmt::format("table {}: it has {} rows, and a push has {} keys; a process has at most "
+                        "2^31 rows of a table",
+                        spec_.name, rows_.stats().rows, keys)};
+  }
+
   [[nodiscard]] Status check_push(std::span<const uint64_t> keys,
                                   std::span<const float> gradients) const {
-    if (rows_.lacks_slots(keys.size())) {
-      return {Code::kResourceExhausted,
-              fmt::format("table {}: it has {} rows, and a push has {} keys; a process has at most "
-                          "2^31 rows of a table",
-                          spec_.name, rows_.stats().rows, keys.size())};
-    }
+    CORRO_TRY(check_slots(keys.size()));
     if (kernels_.all_finite(gradients.data(), gradients.size())) return {};
     const auto bad = std::ranges::find_if(gradients, [](float x) { return !std::isfinite(x); });
     const auto element = static_cast<size_t>(bad - gradients.begin());
@@ -212,5 +253,21 @@ Status LocalTable::push(std::span<const uint64_t> keys, std::span<const float> g
 Status LocalTable::set_lr(float lr) { return body_->set_lr(lr); }
 
 TableStats LocalTable::stats() const { return body_->stats(); }
+
+std::vector<uint64_t> LocalTable::keys_with_rows(
+    const std::function<bool(uint64_t)>& wanted) const {
+  return body_->keys_with_rows(wanted);
+}
+
+size_t LocalTable::packed_bytes() const { return body_->packed_bytes(); }
+
+void LocalTable::pack(uint64_t key, std::span<std::byte> into) const { body_->pack(key, into); }
+
+Status LocalTable::unpack(std::span<const uint64_t> keys, std::span<const std::byte> rows,
+                          uint64_t steps) {
+  return body_->unpack(keys, rows, steps);
+}
+
+void LocalTable::forget(const std::function<bool(uint64_t)>& wanted) { body_->forget(wanted); }
 
 }  // namespace corro::table

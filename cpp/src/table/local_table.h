@@ -10,8 +10,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "table/types.h"
@@ -46,6 +48,24 @@ class LocalTable {
   [[nodiscard]] Status set_lr(float lr);
 
   [[nodiscard]] TableStats stats() const;
+
+  // Copying rows to another table of the same spec, bit for bit: their bytes as they are kept, and
+  // the step that touched them last. The table then goes on as this one, if its spec has neither
+  // least_pushes nor most_bytes: what they count is the whole table's, and stays behind.
+
+  /// The keys with a row of which `wanted` is true, ascending. Costs a look at each row's key.
+  [[nodiscard]] std::vector<uint64_t> keys_with_rows(
+      const std::function<bool(uint64_t)>& wanted) const;
+  /// Bytes of a packed row.
+  [[nodiscard]] size_t packed_bytes() const;
+  /// Writes the row of a key of keys_with_rows() to `into`, of packed_bytes().
+  void pack(uint64_t key, std::span<std::byte> into) const;
+  /// Puts packed rows, [keys.size(), packed_bytes()], in the place of what these keys have, and
+  /// ages rows as after `steps` pushes. RESOURCE_EXHAUSTED as push().
+  [[nodiscard]] Status unpack(std::span<const uint64_t> keys, std::span<const std::byte> rows,
+                              uint64_t steps);
+  /// Forgets the rows of keys of which `wanted` is true: they have their initial values again.
+  void forget(const std::function<bool(uint64_t)>& wanted);
 
  private:
   class Body;

@@ -144,6 +144,55 @@ TEST_P(AllTables, DoAsAMapDoes) {
   }
 }
 
+/// The rows of some keys go to another table in the middle; both go on, each with its keys.
+TEST_P(AllTables, GoOnBitForBitWhereRowsWereCopied) {
+  TableSpec spec{.name = "t", .dim = 5, .dtype = std::get<1>(GetParam()), .seed = 3};
+  spec.optimizer.kind = std::get<0>(GetParam());
+  spec.initial = {.kind = InitialKind::kUniform, .low = -1, .high = 1};
+  spec.retention.idle_steps = 4;
+  const auto whole = make(spec);
+  const auto copy = make(spec);
+  const auto moved = [](uint64_t key) { return key % 3 == 0; };
+  Pushes pushes(spec.dim, 1);
+  for (uint64_t step = 1; step <= 12; ++step) {
+    pushes.draw(300);
+    ASSERT_TRUE(whole->push(pushes.keys, pushes.gradients, step).ok());
+    if (step > 6) {
+      std::vector<uint64_t> keys;
+      std::vector<float> gradients;
+      for (size_t i = 0; i < pushes.keys.size(); ++i) {
+        if (!moved(pushes.keys[i])) continue;
+        keys.push_back(pushes.keys[i]);
+        const auto row = pushes.gradients.begin() + static_cast<ptrdiff_t>(i * spec.dim);
+        gradients.insert(gradients.end(), row, row + spec.dim);
+      }
+      ASSERT_TRUE(copy->push(keys, gradients, step).ok());
+    }
+    if (step == 6) {
+      const auto keys = whole->keys_with_rows(moved);
+      EXPECT_GT(keys.size(), 100U);
+      std::vector<std::byte> rows(keys.size() * whole->packed_bytes());
+      for (size_t i = 0; i < keys.size(); ++i)
+        whole->pack(keys[i],
+                    std::span(rows).subspan(i * whole->packed_bytes(), whole->packed_bytes()));
+      ASSERT_TRUE(copy->unpack(keys, rows, step).ok());
+    }
+    for (uint64_t key = 0; step >= 6 && key < 1000; key += 3)
+      ASSERT_EQ(pull(*copy, {key}), pull(*whole, {key})) << step << " " << key;
+  }
+}
+
+TEST(LocalTable, WhatIsForgottenHasItsInitialValuesAgain) {
+  const auto table = make(kSmall);
+  const std::vector<uint64_t> keys = {1, 2, 3};
+  ASSERT_TRUE(table->push(keys, std::vector<float>(6, 1), 1).ok());
+  table->forget([](uint64_t key) { return key != 2; });
+  EXPECT_EQ(pull(*table, keys), (std::vector<float>{1, 1, 0.5, 0.5, 1, 1}));
+  EXPECT_EQ(table->stats().rows, 1);
+  ASSERT_TRUE(table->push(keys, std::vector<float>(6, 1), 2).ok());
+  EXPECT_EQ(pull(*table, keys), (std::vector<float>{0.5, 0.5, 0, 0, 0.5, 0.5}));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     All, AllTables,
     testing::Combine(testing::Values(OptimizerKind::kSgd, OptimizerKind::kMomentum,
