@@ -41,6 +41,7 @@ class LocalTables final : public Tables {
   }
 
   Status set_lr(TableNumber table, float lr) override { return tables_.at(table).rows->set_lr(lr); }
+  [[nodiscard]] uint32_t copies(TableNumber) const override { return 1; }
   [[nodiscard]] uint64_t steps(TableNumber table) const override { return tables_.at(table).steps; }
 
  private:

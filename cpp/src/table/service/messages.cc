@@ -8,16 +8,30 @@
 #include <cstring>
 #include <functional>
 
+#include "wire/server_number.h"
+
 namespace corro::table {
 namespace {
 
-/// "CTB1": the version is the last byte.
-constexpr uint32_t kMagic = 0x31425443;
-constexpr size_t kPushHeadBytes = 32;
+/// "CTB2": the version is the last byte.
+constexpr uint32_t kMagic = 0x32425443;
+constexpr size_t kPushHeadBytes = 40;
 constexpr size_t kMaxErrorText = 4096;
+constexpr size_t kPackedHeadBytes = 24;
+constexpr size_t kMaxAddress = 128;
+/// Shards of a word of a ShardSet.
+constexpr size_t kWordBits = 64;
 
 Status malformed(std::string_view what) {
   return {Code::kInvalidArgument, fmt::format("table: a malformed {}", what)};
+}
+
+void write_shards(ByteWriter& writer, const ShardSet& shards) {
+  for (size_t first = 0; first < kShards; first += kWordBits) {
+    uint64_t word = 0;
+    for (size_t bit = 0; bit < kWordBits; ++bit) word |= uint64_t{shards.test(first + bit)} << bit;
+    writer.write(word);
+  }
 }
 
 void write_float(ByteWriter& writer, float value) { writer.write(std::bit_cast<uint32_t>(value)); }
@@ -50,6 +64,14 @@ class Fields {
     auto text = reader_.read_string(cap);
     ok_ = ok_ && text.has_value();
     if (text) into = *std::move(text);
+  }
+  void take(ShardSet& into) {
+    for (size_t first = 0; first < kShards; first += kWordBits) {
+      uint64_t word = 0;
+      take(word);
+      for (size_t bit = 0; bit < kWordBits; ++bit)
+        if ((word >> bit & 1U) != 0) into.set(first + bit);
+    }
   }
   [[nodiscard]] bool done() const { return ok_ && reader_.done(); }
 
@@ -185,6 +207,7 @@ Bytes encode_push(uint16_t table, uint32_t request, const PushHead& head,
                                     .request = request,
                                     .body = static_cast<uint32_t>(body)}));
   writer.write(head.step);
+  writer.write(head.version);
   writer.write(head.first);
   writer.write(head.rows);
   writer.write(head.patience_ms);
@@ -212,6 +235,7 @@ Result<Push> decode_push(BytesView body, uint32_t dim) {
   Push push;
   Fields fields(body.first(kPushHeadBytes));
   fields.take(push.head.step);
+  fields.take(push.head.version);
   fields.take(push.head.first);
   fields.take(push.head.rows);
   fields.take(push.head.patience_ms);
@@ -239,6 +263,95 @@ Result<uint32_t> decode_lost(BytesView body) {
   fields.take(server);
   if (!fields.done()) return malformed("LOST");
   return server;
+}
+
+Bytes encode_export(const Export& wanted) {
+  ByteWriter writer;
+  writer.write(wanted.from);
+  writer.write(wanted.most_bytes);
+  write_shards(writer, wanted.shards);
+  return writer.take();
+}
+
+Result<Export> decode_export(BytesView body) {
+  Fields fields(body);
+  Export wanted;
+  fields.take(wanted.from);
+  fields.take(wanted.most_bytes);
+  fields.take(wanted.shards);
+  if (!fields.done()) return malformed("EXPORT");
+  return wanted;
+}
+
+Bytes encode_packed(const PackedRows& rows) {
+  ByteWriter writer;
+  writer.write(rows.steps);
+  writer.write(uint64_t{rows.more});
+  writer.write(uint64_t{rows.row_bytes});
+  writer.write_bytes(std::as_bytes(rows.keys));
+  Bytes bytes = writer.take();
+  bytes.resize(bytes.size() + rows.keys.size() * rows.row_bytes);
+  return bytes;
+}
+
+std::span<std::byte> rows_of(Bytes& packed, const PackedRows& rows) {
+  return std::span(packed).subspan(kPackedHeadBytes + rows.keys.size_bytes());
+}
+
+Result<PackedRows> decode_packed(BytesView body) {
+  if (body.size() < kPackedHeadBytes) return malformed("IMPORT");
+  Fields fields(body.first(kPackedHeadBytes));
+  PackedRows packed;
+  uint64_t more = 0;
+  uint64_t row_bytes = 0;
+  fields.take(packed.steps);
+  fields.take(more);
+  fields.take(row_bytes);
+  const BytesView rest = body.subspan(kPackedHeadBytes);
+  if (more > 1 || row_bytes == 0 || row_bytes > kMaxBodyBytes ||
+      rest.size() % (sizeof(uint64_t) + row_bytes) != 0)
+    return malformed("IMPORT");
+  packed.more = more == 1;
+  packed.row_bytes = static_cast<uint32_t>(row_bytes);
+  const size_t keys = rest.size() / (sizeof(uint64_t) + row_bytes);
+  packed.keys = view_as<uint64_t>(rest.first(keys * sizeof(uint64_t)));
+  packed.rows = rest.subspan(keys * sizeof(uint64_t));
+  if (!ascends(packed.keys) || (packed.more && keys == 0)) return malformed("IMPORT");
+  return packed;
+}
+
+Bytes encode_holds(const Holds& holds) {
+  ByteWriter writer;
+  writer.write(holds.version);
+  writer.write(static_cast<uint32_t>(holds.servers.size()));
+  for (const Holds::Server& server : holds.servers) {
+    writer.write(server.number);
+    writer.write_string(server.address);
+    write_shards(writer, server.shards);
+  }
+  return writer.take();
+}
+
+Result<Holds> decode_holds(BytesView body) {
+  Fields fields(body);
+  Holds holds;
+  uint32_t count = 0;
+  fields.take(holds.version);
+  fields.take(count);
+  if (holds.version == 0 || count > static_cast<uint32_t>(wire::kMostServers))
+    return malformed("HOLDS");
+  holds.servers.resize(count);
+  for (Holds::Server& server : holds.servers) {
+    fields.take(server.number);
+    fields.take(server.address, kMaxAddress);
+    fields.take(server.shards);
+  }
+  const bool ascend = std::ranges::adjacent_find(holds.servers, std::greater_equal(),
+                                                 &Holds::Server::number) == holds.servers.end();
+  const bool known =
+      count == 0 || holds.servers.back().number < static_cast<uint32_t>(wire::kMostServers);
+  if (!fields.done() || !ascend || !known) return malformed("HOLDS");
+  return holds;
 }
 
 Bytes encode_error(const Status& status) {

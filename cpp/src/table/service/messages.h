@@ -12,6 +12,15 @@
 //   LOST ->                             a server that this rank cannot reach
 //      <- LOST                          to all ranks: none uses that server any more
 //
+// Rank 0 copies rows from server to server (holders.h), and tells who holds what:
+//
+//   EXPORT ->                           some shards, from some key on
+//      <- EXPORTED                      rows of them as the server keeps them, and whether there are more
+//   IMPORT ->                           the body of EXPORTED, to another server
+//      <- IMPORTED                      the rows are there
+//   HOLDS ->                            who holds which shards, from the next step on
+//      <- HOLDS                         to all ranks
+//
 // Answers carry the number of their request, and come in any order. A table has the number that the
 // worker gave it in OPEN, on this connection.
 #pragma once
@@ -21,9 +30,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "table/service/holders.h"
 #include "table/types.h"
 
 namespace corro::table {
@@ -37,8 +48,13 @@ enum class MessageKind : uint8_t {
   kPushed = 6,
   kError = 7,
   kLost = 8,
+  kExport = 9,
+  kExported = 10,
+  kImport = 11,
+  kImported = 12,
+  kHolds = 13,
 };
-inline constexpr uint8_t kLastMessageKind = 8;
+inline constexpr uint8_t kLastMessageKind = 13;
 
 inline constexpr size_t kHeaderBytes = 16;
 /// Of a body. Whoever has more to say says it in several messages.
@@ -71,6 +87,7 @@ struct Opened {
 /// What precedes keys and gradients in PUSH.
 struct PushHead {
   uint64_t step = 0;         ///< From 1.
+  uint64_t version = 0;      ///< Of the holders by which its keys were picked.
   uint64_t first = 0;        ///< Rows of this push in earlier parts.
   uint64_t rows = 0;         ///< Of all parts.
   uint32_t patience_ms = 0;  ///< So long the server waits for the other ranks.
@@ -82,6 +99,34 @@ struct Push {
   PushHead head;
   std::span<const uint64_t> keys;    ///< [n], ascending.
   std::span<const float> gradients;  ///< [n, dim]
+};
+
+/// Which rows EXPORT asks for.
+struct Export {
+  ShardSet shards;
+  uint64_t from = 0;        ///< The least key.
+  uint32_t most_bytes = 0;  ///< Of packed rows, but for the last one: at least 1 row.
+  bool operator==(const Export&) const = default;
+};
+/// Rows of EXPORTED and IMPORT; points into the message.
+struct PackedRows {
+  uint64_t steps = 0;               ///< That the table has taken.
+  bool more = false;                ///< Rows with greater keys are still to come.
+  uint32_t row_bytes = 0;           ///< Of a packed row: LocalTable::packed_bytes().
+  std::span<const uint64_t> keys;   ///< [n], ascending.
+  std::span<const std::byte> rows;  ///< [n, row_bytes]
+};
+/// Who holds which shards of a table, as HOLDS says it.
+struct Holds {
+  struct Server {
+    uint32_t number = 0;
+    std::string address;  ///< "ADDRESS:PORT"
+    ShardSet shards;
+    bool operator==(const Server&) const = default;
+  };
+  uint64_t version = 0;         ///< From 1.
+  std::vector<Server> servers;  ///< Numbers ascend.
+  bool operator==(const Holds&) const = default;
 };
 
 [[nodiscard]] std::array<std::byte, kHeaderBytes> encode_header(const Header& header);
@@ -111,6 +156,19 @@ struct Push {
 [[nodiscard]] Bytes encode_lost(uint32_t request, uint32_t server);
 /// The number of the server that LOST tells of.
 [[nodiscard]] Result<uint32_t> decode_lost(BytesView body);
+
+[[nodiscard]] Bytes encode_export(const Export& wanted);
+/// INVALID_ARGUMENT unless encode_export() has written it.
+[[nodiscard]] Result<Export> decode_export(BytesView body);
+/// Room for rows.row_bytes for each key follows, at rows_of() it; rows.rows is not read.
+[[nodiscard]] Bytes encode_packed(const PackedRows& rows);
+[[nodiscard]] std::span<std::byte> rows_of(Bytes& packed, const PackedRows& rows);
+/// INVALID_ARGUMENT if keys do not ascend, or rows do not fit the length. `body` is aligned to 8
+/// bytes, and outlives the result.
+[[nodiscard]] Result<PackedRows> decode_packed(BytesView body);
+[[nodiscard]] Bytes encode_holds(const Holds& holds);
+/// INVALID_ARGUMENT unless encode_holds() has written it.
+[[nodiscard]] Result<Holds> decode_holds(BytesView body);
 
 [[nodiscard]] Bytes encode_error(const Status& status);
 /// The failure that ERROR tells of.

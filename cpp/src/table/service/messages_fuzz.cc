@@ -32,6 +32,29 @@ void try_push(BytesView body, uint32_t dim) {
   if (whole) CORRO_CHECK((*table)->apply().ok() == ((*table)->steps() == 1));
 }
 
+/// What can be read is written again as it was.
+template <typename Read, typename Write>
+void try_both(BytesView body, const Read& read, const Write& write) {
+  const auto message = read(body);
+  if (message.ok()) CORRO_CHECK(std::ranges::equal(body, write(*message)));
+}
+
+/// A table takes rows over, or refuses them.
+void try_import(BytesView body, uint32_t dim) {
+  const auto rows = corro::table::decode_packed(body);
+  if (!rows.ok()) return;
+  CORRO_CHECK(rows->rows.size() == rows->keys.size() * rows->row_bytes);
+  auto table =
+      corro::table::ServedTable::create({.spec = {.name = "t", .dim = dim}, .rank = 0, .ranks = 1});
+  CORRO_CHECK(table.ok());
+  if (!(*table)->unpack(*rows).ok()) return;
+  CORRO_CHECK((*table)->steps() == rows->steps);
+  corro::table::Export all{.shards = {}, .from = 0, .most_bytes = UINT32_MAX};
+  all.shards.set();
+  const Bytes again = (*table)->pack(all);
+  CORRO_CHECK(std::ranges::equal(corro::table::decode_packed(again)->keys, rows->keys));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -50,6 +73,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (header->kind == MessageKind::kPull) (void)corro::table::decode_pull(body);
   if (header->kind == MessageKind::kPush) try_push(body, 1 + header->table % 8);
   if (header->kind == MessageKind::kLost) (void)corro::table::decode_lost(body);
+  using corro::table::decode_export, corro::table::encode_export;
+  using corro::table::decode_holds, corro::table::encode_holds;
+  if (header->kind == MessageKind::kExport) try_both(body, decode_export, encode_export);
+  if (header->kind == MessageKind::kHolds) try_both(body, decode_holds, encode_holds);
+  if (header->kind == MessageKind::kImport) try_import(body, 1 + header->table % 8);
   if (header->kind == MessageKind::kError) CORRO_CHECK(!corro::table::decode_error(body).ok());
   return 0;
 }

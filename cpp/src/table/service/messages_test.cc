@@ -24,7 +24,7 @@ TEST(TableMessages, AHeaderIsReadAsItWasWritten) {
   const Header header{.kind = MessageKind::kRows, .table = 513, .request = 70000, .body = 12};
   const auto raw = encode_header(header);
   // Byte by byte as docs/wire.md has it.
-  const std::vector<int> expected = {'C', 'T', 'B', '1', 4, 0, 1, 2, 0x70, 0x11, 1, 0, 12, 0, 0, 0};
+  const std::vector<int> expected = {'C', 'T', 'B', '2', 4, 0, 1, 2, 0x70, 0x11, 1, 0, 12, 0, 0, 0};
   EXPECT_TRUE(
       std::ranges::equal(raw, expected, {}, [](std::byte b) { return static_cast<int>(b); }));
   const auto read = decode_header(raw);
@@ -72,7 +72,8 @@ TEST(TableMessages, AnOpenOfARankThatThereIsNotIsRefused) {
 
 TEST(TableMessages, APushIsReadAsItWasWritten) {
   const std::vector<uint64_t> keys = {1, UINT64_MAX};
-  const PushHead head{.step = 4, .first = 1, .rows = 3, .patience_ms = 5, .lr = 0.25F};
+  const PushHead head{
+      .step = 4, .version = 7, .first = 1, .rows = 3, .patience_ms = 5, .lr = 0.25F};
   Bytes message = encode_push(9, 10, head, keys, 3);
   const auto gradients = gradients_of(message, keys.size());
   ASSERT_EQ(gradients.size(), 6U);
@@ -109,6 +110,58 @@ TEST(TableMessages, AnErrorKeepsItsCodeAndText) {
   EXPECT_EQ(status.code(), Code::kNotFound);
   EXPECT_EQ(status.message(), "no such thing");
   EXPECT_EQ(decode_error({}).code(), Code::kInvalidArgument);
+}
+
+ShardSet some_shards() {
+  ShardSet shards;
+  for (const size_t shard : {size_t{0}, size_t{63}, size_t{64}, kShards - 1}) shards.set(shard);
+  return shards;
+}
+
+TEST(TableMessages, WhoHoldsWhatIsReadAsItWasWritten) {
+  const Holds holds{
+      .version = 3,
+      .servers = {{0, "10.0.0.1:4711", some_shards()}, {4, "[::1]:5", ~some_shards()}}};
+  const Bytes body = encode_holds(holds);
+  const auto read = decode_holds(body);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(*read, holds);
+  for (size_t size = 0; size < body.size(); ++size)
+    EXPECT_FALSE(decode_holds(BytesView(body).first(size)).ok()) << size;
+  for (const Holds& other : {Holds{.version = 0, .servers = {}},
+                             Holds{.version = 1, .servers = {{1, "", {}}, {1, "", {}}}},
+                             Holds{.version = 1, .servers = {{1024, "", {}}}}})
+    EXPECT_FALSE(decode_holds(encode_holds(other)).ok());
+}
+
+TEST(TableMessages, AnExportIsReadAsItWasWritten) {
+  const Export wanted{.shards = some_shards(), .from = 1ULL << 40U, .most_bytes = 99};
+  const Bytes body = encode_export(wanted);
+  const auto read = decode_export(body);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(*read, wanted);
+  EXPECT_FALSE(decode_export(BytesView(body).first(body.size() - 1)).ok());
+}
+
+TEST(TableMessages, PackedRowsAreReadAsTheyWereWritten) {
+  const std::vector<uint64_t> keys = {2, 3, UINT64_MAX};
+  PackedRows rows{.steps = 9, .more = true, .row_bytes = 12, .keys = keys, .rows = {}};
+  Bytes body = encode_packed(rows);
+  for (size_t i = 0; i < 36; ++i) rows_of(body, rows)[i] = static_cast<std::byte>(i);
+  const auto read = decode_packed(body);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->steps, 9U);
+  EXPECT_TRUE(read->more);
+  EXPECT_EQ(read->row_bytes, 12U);
+  EXPECT_TRUE(std::ranges::equal(read->keys, keys));
+  ASSERT_EQ(read->rows.size(), 36U);
+  EXPECT_EQ(read->rows[35], std::byte{35});
+  EXPECT_FALSE(decode_packed(BytesView(body).first(body.size() - 1)).ok());
+  const std::vector<uint64_t> not_ascending = {3, 2};
+  rows.keys = not_ascending;
+  EXPECT_FALSE(decode_packed(encode_packed(rows)).ok());
+  rows.keys = {};  // And yet there are more.
+  EXPECT_FALSE(decode_packed(encode_packed(rows)).ok());
 }
 
 }  // namespace

@@ -12,9 +12,9 @@ constexpr size_t kNamedRanks = 3;
 
 }  // namespace
 
-Result<std::unique_ptr<ServedTable>> ServedTable::create(const Open& open) {
+Result<std::unique_ptr<ServedTable>> ServedTable::create(const Open& open, size_t shards) {
   CORRO_ASSIGN(auto rows, LocalTable::create(open.spec));
-  return std::unique_ptr<ServedTable>(new ServedTable(std::move(rows), open));
+  return std::unique_ptr<ServedTable>(new ServedTable(std::move(rows), open, shards));
 }
 
 Status ServedTable::open(const Open& open) const {
@@ -48,6 +48,11 @@ Status ServedTable::check_part(const RankPush& known, uint32_t rank, const Push&
 Result<ServedTable::Taken> ServedTable::take(uint32_t rank, const Push& push) {
   if (push.head.step <= steps_) return Taken::kOld;
   RankPush& known = pushes_.at(rank);
+  if (push.head.version < known.version) return Taken::kStale;
+  if (push.head.version > known.version) {
+    known = {};
+    known.version = push.head.version;
+  }
   CORRO_TRY(check_part(known, rank, push));
   const size_t row_bytes = sizeof(uint64_t) + spec().dim * sizeof(float);
   if (push.head.rows > kMaxPushBytes / row_bytes)
@@ -66,7 +71,6 @@ Result<ServedTable::Taken> ServedTable::take(uint32_t rank, const Push& push) {
   known.gradients.insert(known.gradients.end(), push.gradients.begin(), push.gradients.end());
   if (!is_last) return Taken::kPart;
   known.whole = true;
-  ++whole_;
   return Taken::kWhole;
 }
 
@@ -80,10 +84,20 @@ Status ServedTable::check_rates() const {
   return {};
 }
 
+bool ServedTable::ready() const {
+  const uint64_t version = pushes_.front().version;
+  return std::ranges::all_of(
+      pushes_, [version](const RankPush& push) { return push.whole && push.version == version; });
+}
+
+uint64_t ServedTable::last_version() const {
+  return std::ranges::max(pushes_, {}, &RankPush::version).version;
+}
+
 Status ServedTable::apply() {
   const Status status = take_step();
+  if (status.ok()) forget_others(last_version());
   for (RankPush& push : pushes_) push = {};
-  whole_ = 0;
   return status;
 }
 
@@ -99,6 +113,58 @@ Status ServedTable::take_step() {
     CORRO_TRY(rows_->push(keys, gradients, steps_ + 1));
   }
   ++steps_;
+  stepped_ = true;
+  return {};
+}
+
+/// Before a step of the version in which this server ceased to hold a shard, a rank may still pull
+/// the shard's rows from here.
+void ServedTable::forget_others(uint64_t version) {
+  if (!forgets_ || version < version_) return;
+  rows_->forget([this](uint64_t key) { return !held_->test(shard_of(key, shards_)); });
+  forgets_ = false;
+}
+
+void ServedTable::hold(uint64_t version, const ShardSet& shards) {
+  const bool fewer = !held_ || (*held_ & ~shards).any();
+  forgets_ = forgets_ || fewer;
+  version_ = version;
+  held_ = shards;
+}
+
+Bytes ServedTable::pack(const Export& wanted) const {
+  std::vector<uint64_t> keys = rows_->keys_with_rows([&](uint64_t key) {
+    return key >= wanted.from && wanted.shards.test(shard_of(key, shards_));
+  });
+  const size_t row_bytes = rows_->packed_bytes();
+  const size_t most = std::max<size_t>(
+      1, std::min<size_t>(wanted.most_bytes, kMaxBodyBytes / 2) / (sizeof(uint64_t) + row_bytes));
+  PackedRows packed{.steps = steps_,
+                    .more = keys.size() > most,
+                    .row_bytes = static_cast<uint32_t>(row_bytes),
+                    .keys = {},
+                    .rows = {}};
+  keys.resize(std::min(keys.size(), most));
+  packed.keys = keys;
+  Bytes body = encode_packed(packed);
+  const std::span<std::byte> rows = rows_of(body, packed);
+  for (size_t i = 0; i < keys.size(); ++i)
+    rows_->pack(keys[i], rows.subspan(i * row_bytes, row_bytes));
+  return body;
+}
+
+Status ServedTable::unpack(const PackedRows& rows) {
+  const auto refuse = [&](const std::string& why) {
+    return Status(Code::kFailedPrecondition,
+                  fmt::format("table {}: rows cannot be taken over: {}", spec().name, why));
+  };
+  if (rows.row_bytes != rows_->packed_bytes())
+    return refuse(
+        fmt::format("a row has {} bytes here and {} there", rows_->packed_bytes(), rows.row_bytes));
+  if (stepped_ && rows.steps != steps_)
+    return refuse(fmt::format("{} steps here and {} there", steps_, rows.steps));
+  CORRO_TRY(rows_->unpack(rows.keys, rows.rows, rows.steps));
+  steps_ = rows.steps;
   return {};
 }
 
@@ -131,7 +197,7 @@ void ServedTable::add_up(std::vector<uint64_t>& keys, std::vector<float>& gradie
 std::string ServedTable::describe_missing() const {
   std::vector<size_t> missing;
   for (size_t rank = 0; rank < pushes_.size(); ++rank)
-    if (!pushes_[rank].whole) missing.push_back(rank);
+    if (!pushes_[rank].whole || pushes_[rank].version < last_version()) missing.push_back(rank);
   const size_t named = std::min(missing.size(), kNamedRanks);
   std::string text = missing.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < named; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", missing[i]);

@@ -8,6 +8,11 @@
 //   partial   some parts have. The next one follows them. What has come changes nothing any more
 //   whole     all have. Nothing that comes of it changes anything
 //
+// A rank picks the keys of a push by a version of the table's holders (holders.h). If it hears of a
+// later version before the step is taken, it says the push once more, of that version: the later
+// version takes the place of the earlier one, and a step needs pushes of one version from all
+// ranks. So no server takes a step of which a rank has not said all that belongs to it.
+//
 // Once every rank is whole the gradients of each key are added up in the order of the ranks,
 // whatever the order in which they came, and the optimizer takes one step. Then all ranks are
 // absent, of the next step. A push of a step that was taken changes nothing, and is answered at
@@ -18,6 +23,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,7 +40,9 @@ inline constexpr size_t kMaxPushBytes = size_t{4} << 30U;
 /// Loop-confined.
 class ServedTable {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<ServedTable>> create(const Open& open);
+  /// `shards`: as of Holders.
+  [[nodiscard]] static Result<std::unique_ptr<ServedTable>> create(const Open& open,
+                                                                   size_t shards = kShards);
 
   /// FAILED_PRECONDITION or INVALID_ARGUMENT if this rank means another table by this name, or
   /// another number of ranks or replicas.
@@ -51,39 +59,56 @@ class ServedTable {
     kPart,   ///< Parts are still to come.
     kWhole,  ///< This was the last one: the push waits for those of other ranks.
     kOld,    ///< The step was taken.
+    kStale,  ///< A later version of the push is there, or in part. Nobody waits for an answer.
   };
   /// Takes a part of a rank's push. INVALID_ARGUMENT or FAILED_PRECONDITION: it does not fit, and
   /// nothing has changed.
   [[nodiscard]] Result<Taken> take(uint32_t rank, const Push& push);
-  /// Every rank's push is whole.
-  [[nodiscard]] bool ready() const { return whole_ == pushes_.size(); }
+  /// Every rank's push is whole, and all are of one version.
+  [[nodiscard]] bool ready() const;
   /// Takes the step; all ranks have to be whole. INVALID_ARGUMENT: the pushes were dropped, and no
   /// row has changed.
   [[nodiscard]] Status apply();
   /// Ranks that the next step waits for: "rank 1", "ranks 1, 2 and 5 more".
   [[nodiscard]] std::string describe_missing() const;
 
+  /// Packs the rows of some shards: the body of EXPORTED.
+  [[nodiscard]] Bytes pack(const Export& wanted) const;
+  /// Takes rows over. The table goes on from their step, if it has taken none by itself.
+  /// INVALID_ARGUMENT or FAILED_PRECONDITION: they do not fit.
+  [[nodiscard]] Status unpack(const PackedRows& rows);
+  /// With the first step of this version, or a later one, all ranks know that this server holds
+  /// these shards and no others: then rows of others go.
+  void hold(uint64_t version, const ShardSet& shards);
+
  private:
   struct RankPush {
     bool whole = false;
+    uint64_t version = 0;
     float lr = 0;
     uint64_t rows = 0;  ///< That are to come in all.
     std::vector<uint64_t> keys;
     std::vector<float> gradients;
   };
 
-  ServedTable(std::unique_ptr<LocalTable> rows, const Open& open)
-      : rows_(std::move(rows)), replicas_(open.replicas), pushes_(open.ranks) {}
+  ServedTable(std::unique_ptr<LocalTable> rows, const Open& open, size_t shards)
+      : rows_(std::move(rows)), replicas_(open.replicas), shards_(shards), pushes_(open.ranks) {}
   [[nodiscard]] Status check_part(const RankPush& known, uint32_t rank, const Push& push) const;
   [[nodiscard]] Status check_rates() const;
   Status take_step();
+  void forget_others(uint64_t version);
+  [[nodiscard]] uint64_t last_version() const;
   void add_up(std::vector<uint64_t>& keys, std::vector<float>& gradients) const;
 
   std::unique_ptr<LocalTable> rows_;
   const uint32_t replicas_;
+  const size_t shards_;
   std::vector<RankPush> pushes_;  ///< By rank.
-  size_t whole_ = 0;
   uint64_t steps_ = 0;
+  bool stepped_ = false;          ///< It has taken a step by itself.
+  uint64_t version_ = 0;          ///< Of the shards below; 0: nobody has told them.
+  std::optional<ShardSet> held_;  ///< Shards of this server.
+  bool forgets_ = false;          ///< With the next step of that version rows of others go.
 };
 
 }  // namespace corro::table

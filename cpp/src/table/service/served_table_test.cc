@@ -157,5 +157,74 @@ TEST(ServedTable, AnyOrderOfPartsGivesTheSameRows) {
   }
 }
 
+/// A whole push that was picked by a version of the holders.
+Part of_version(uint64_t version, uint64_t step, std::vector<uint64_t> keys) {
+  const std::vector<float> gradients(keys.size(), 1);
+  Part part = whole(step, std::move(keys), gradients);
+  part.head.version = version;
+  return part;
+}
+
+TEST(ServedTable, APushOfALaterVersionTakesThePlaceOfAnEarlierOne) {
+  const auto table = table_of(2);
+  EXPECT_EQ(table->take(1, of_version(0, 1, {3}).push()).value(), Taken::kWhole);
+  EXPECT_EQ(table->take(0, of_version(1, 1, {3, 4}).push()).value(), Taken::kWhole);
+  EXPECT_FALSE(table->ready());
+  EXPECT_EQ(table->describe_missing(), "rank 1");
+  EXPECT_EQ(table->take(1, of_version(1, 1, {4, 5}).push()).value(), Taken::kWhole);
+  EXPECT_EQ(table->take(1, of_version(0, 1, {3}).push()).value(), Taken::kStale);
+  ASSERT_TRUE(table->ready());
+  ASSERT_TRUE(table->apply().ok());
+  EXPECT_EQ(row(*table, 3), -1);
+  EXPECT_EQ(row(*table, 4), -2);
+  EXPECT_EQ(row(*table, 5), -1);
+}
+
+TEST(ServedTable, RowsAreCopiedInPartsAndTheCopyGoesOnAsTheTable) {
+  const auto table = table_of(1);
+  for (uint64_t step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(table->take(0, whole(step, {1, 2, 3, UINT64_MAX}, {1, 2, 3, 4}).push()).ok());
+    ASSERT_TRUE(table->apply().ok());
+  }
+  const auto copy = table_of(1);
+  Export wanted{.shards = {}, .from = 0, .most_bytes = 1};
+  wanted.shards.set(shard_of(2)).set(shard_of(3)).set(shard_of(UINT64_MAX));
+  int parts = 0;
+  for (bool more = true; more; ++parts) {
+    const Bytes packed = table->pack(wanted);
+    const PackedRows rows = decode_packed(packed).value();
+    ASSERT_TRUE(copy->unpack(rows).ok());
+    more = rows.more;
+    wanted.from = rows.keys.back() + 1;
+  }
+  EXPECT_EQ(parts, 3);
+  EXPECT_EQ(copy->steps(), 3U);
+  EXPECT_EQ(row(*copy, 1), 0);
+  for (const uint64_t key : {uint64_t{2}, uint64_t{3}, UINT64_MAX})
+    EXPECT_EQ(row(*copy, key), row(*table, key));
+  ASSERT_TRUE(copy->take(0, whole(4, {2}, {1}).push()).ok());
+  ASSERT_TRUE(copy->apply().ok());
+  const Bytes late = table->pack(wanted);
+  EXPECT_EQ(copy->unpack(decode_packed(late).value()).code(), Code::kFailedPrecondition);
+}
+
+/// A rank that has not heard of it yet pulls them here.
+TEST(ServedTable, RowsOfAShardThatWasHandedOverStayUntilAllRanksKnow) {
+  const auto table = table_of(2);
+  for (const uint32_t rank : {0U, 1U})
+    ASSERT_TRUE(table->take(rank, of_version(0, 1, {1, 2}).push()).ok());
+  ASSERT_TRUE(table->apply().ok());
+  ShardSet held;
+  held.set(shard_of(1));
+  ASSERT_NE(shard_of(1), shard_of(2));
+  table->hold(1, held);
+  ASSERT_TRUE(table->take(0, of_version(1, 2, {1}).push()).ok());
+  EXPECT_EQ(row(*table, 2), -2);
+  ASSERT_TRUE(table->take(1, of_version(1, 2, {1}).push()).ok());
+  ASSERT_TRUE(table->apply().ok());
+  EXPECT_EQ(row(*table, 2), 0);
+  EXPECT_EQ(row(*table, 1), -4);
+}
+
 }  // namespace
 }  // namespace corro::table

@@ -12,7 +12,6 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,7 +20,6 @@
 #include "base/status.h"
 #include "io/fd.h"
 #include "table/service/messages.h"
-#include "table/service/served_table.h"
 #include "wire/handshake.h"
 
 namespace corro::table {
@@ -53,9 +51,6 @@ class ServerConnection {
   [[nodiscard]] int32_t rank() const { return rank_; }
   [[nodiscard]] bool has_unsent() const { return !unsent_.empty(); }
   [[nodiscard]] bool reads() const { return unsent_bytes_ <= kMostUnsent; }
-
-  /// Tables by the worker's numbers; borrowed.
-  std::map<uint16_t, ServedTable*> tables;
 
  private:
   Status shake_hands();

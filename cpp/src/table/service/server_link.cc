@@ -15,32 +15,10 @@ constexpr Duration kPause = std::chrono::milliseconds(20);
 
 }  // namespace
 
-void ServerLink::open(uint16_t table, Bytes body, Answer answer) {
-  const uint32_t request = next_request();
-  Bytes message =
-      encode_message({.kind = MessageKind::kOpen, .table = table, .request = request}, body);
-  std::erase_if(open_, [table](const OpenTable& one) { return one.table == table; });
-  open_.push_back({table, std::move(body)});
-  ask(request, std::move(message), std::move(answer));
-}
-
-void ServerLink::ask(uint32_t request, Bytes message, Answer answer) {
-  questions_.push_back({request, std::move(message), std::move(answer)});
-}
-
-void ServerLink::tell_lost(uint32_t server) {
-  lost_.push_back(server);
-  const uint32_t request = next_request();
-  ask(request, encode_lost(request, server), nullptr);
-}
-
 void ServerLink::forget_questions() {
   // What was sent in part has to be sent to its end, or the connection is of no use any more.
   if (sent_bytes_ > 0) go_down({Code::kCancelled, "given up"}, monotonic_now());
-  questions_.clear();
-  sent_ = 0;
-  // That one is for all ranks. The server may have heard it.
-  for (const uint32_t server : std::exchange(lost_, {})) tell_lost(server);
+  questions_.forget();
 }
 
 std::string ServerLink::describe() const {
@@ -49,7 +27,7 @@ std::string ServerLink::describe() const {
 
 short ServerLink::events() const {
   if (state_ == State::kConnecting) return POLLOUT;
-  const bool unsent = state_ == State::kUp && sent_ < questions_.size();
+  const bool unsent = state_ == State::kUp && questions_.next() != nullptr;
   return static_cast<short>(POLLIN | (unsent ? POLLOUT : 0));
 }
 
@@ -104,25 +82,10 @@ void ServerLink::begin() {
   state_ = State::kUp;
   down_since_.reset();
   nobody_listens_ = false;
-  sent_ = sent_bytes_ = 0;
+  sent_bytes_ = 0;
   header_.reset();
   header_filled_ = 0;
-  std::deque<Question> again;
-  for (const OpenTable& table : open_) {
-    const auto is_asked = [&](const Question& question) {
-      return question.message[4] == static_cast<std::byte>(MessageKind::kOpen) &&
-             std::ranges::equal(std::span(question.message).subspan(kHeaderBytes), table.body);
-    };
-    if (std::ranges::any_of(questions_, is_asked)) continue;
-    const uint32_t request = next_request();
-    again.push_back(
-        {request,
-         encode_message({.kind = MessageKind::kOpen, .table = table.table, .request = request},
-                        table.body),
-         nullptr});
-  }
-  std::ranges::move(questions_, std::back_inserter(again));
-  questions_ = std::move(again);
+  questions_.begin();
 }
 
 Status ServerLink::exchange() {
@@ -131,12 +94,12 @@ Status ServerLink::exchange() {
 }
 
 Status ServerLink::send() {
-  while (sent_ < questions_.size()) {
-    const BytesView rest = BytesView(questions_[sent_].message).subspan(sent_bytes_);
+  while (const Bytes* const next = questions_.next()) {
+    const BytesView rest = BytesView(*next).subspan(sent_bytes_);
     CORRO_ASSIGN(const size_t sent, io::send_some(fd_.get(), rest));
     sent_bytes_ += sent;
     if (sent < rest.size()) return {};
-    ++sent_;
+    questions_.sent();
     sent_bytes_ = 0;
   }
   return {};
@@ -173,21 +136,9 @@ Status ServerLink::receive() {
   }
 }
 
-/// LOST comes unasked. An answer to a question that was forgotten is dropped.
+/// News come unasked. An answer to a question that was forgotten is dropped.
 void ServerLink::take(const Header& header, BytesView body) {
-  const auto sent =
-      std::ranges::subrange(questions_.begin(), questions_.begin() + static_cast<ptrdiff_t>(sent_));
-  const auto found = std::ranges::find(sent, header.request, &Question::request);
-  if (found == sent.end()) {
-    const auto lost = decode_lost(body);
-    if (header.kind == MessageKind::kLost && lost.ok()) options_.on_lost(*lost);
-    return;
-  }
-  const Answer answer = std::move(found->answer);
-  questions_.erase(found);
-  --sent_;
-  const Status status = header.kind == MessageKind::kError ? decode_error(body) : Status();
-  if (answer) answer(status, header.kind, body);
+  if (!questions_.take(header, body) && header.request == 0) options_.on_news(header, body);
 }
 
 void ServerLink::go_down(const Status& why, Time now) {

@@ -43,24 +43,23 @@ std::vector<float> add_up(const DistinctKeys& keys, std::span<const float> gradi
   return sums;
 }
 
-std::vector<ServerKeys> for_pull(std::span<const uint64_t> keys, const Placement& placement,
+std::vector<ServerKeys> for_pull(std::span<const uint64_t> keys, const Holders& holders,
                                  const std::vector<bool>& lost) {
   std::vector<ServerKeys> result(lost.size());
   for (size_t row = 0; row < keys.size(); ++row) {
-    const auto owners = placement.owners(keys[row]);
-    const auto first =
-        std::ranges::find(owners, false, [&](uint16_t owner) { return lost[owner]; });
+    const auto first = std::ranges::find(holders.of(keys[row]), false,
+                                         [&](uint16_t holder) { return lost[holder]; });
     add(result.at(*first), keys[row], row);
   }
   return result;
 }
 
-std::vector<ServerKeys> for_push(std::span<const uint64_t> keys, const Placement& placement,
+std::vector<ServerKeys> for_push(std::span<const uint64_t> keys, const Holders& holders,
                                  const std::vector<bool>& lost) {
   std::vector<ServerKeys> result(lost.size());
   for (size_t row = 0; row < keys.size(); ++row)
-    for (const uint16_t owner : placement.owners(keys[row]))
-      if (!lost[owner]) add(result[owner], keys[row], row);
+    for (const uint16_t holder : holders.of(keys[row]))
+      if (!lost[holder]) add(result[holder], keys[row], row);
   return result;
 }
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "table/service/placement.h"
+#include "table/service/holders.h"
 
 namespace corro::table {
 
@@ -29,14 +29,14 @@ struct ServerKeys {
   std::vector<uint64_t> keys;
   std::vector<uint32_t> rows;  ///< Their indices among all keys.
 };
-/// For each server the keys that it is asked for: a key goes to the first of its owners that is not
+/// For each server the keys that it is asked for: a key goes to the first of its holders that is not
 /// lost. Each has one.
 [[nodiscard]] std::vector<ServerKeys> for_pull(std::span<const uint64_t> keys,
-                                               const Placement& placement,
+                                               const Holders& holders,
                                                const std::vector<bool>& lost);
-/// For each server the keys that it has: a key goes to all of its owners that are not lost.
+/// For each server the keys that it has: a key goes to all of its holders that are not lost.
 [[nodiscard]] std::vector<ServerKeys> for_push(std::span<const uint64_t> keys,
-                                               const Placement& placement,
+                                               const Holders& holders,
                                                const std::vector<bool>& lost);
 
 }  // namespace corro::table

@@ -25,13 +25,13 @@ TEST(Split, GradientsAreAddedInTheOrderOfTheIds) {
   EXPECT_TRUE(std::signbit(sums[1]));
 }
 
-TEST(Split, AKeyIsPulledFromItsFirstOwnerAndPushedToAll) {
+TEST(Split, AKeyIsPulledFromItsFirstHolderAndPushedToAll) {
   std::vector<uint64_t> keys(1000);
   std::iota(keys.begin(), keys.end(), 0);
-  const Placement placement(3, 2);
+  const Holders holders(3, 2);
   for (const auto& lost : {std::vector<bool>{false, false, false}, {false, true, false}}) {
-    const auto pull = for_pull(keys, placement, lost);
-    const auto push = for_push(keys, placement, lost);
+    const auto pull = for_pull(keys, holders, lost);
+    const auto push = for_push(keys, holders, lost);
     std::vector<int> pulled(keys.size());
     std::vector<int> pushed(keys.size());
     for (size_t server = 0; server < 3; ++server) {
@@ -42,9 +42,9 @@ TEST(Split, AKeyIsPulledFromItsFirstOwnerAndPushedToAll) {
       EXPECT_EQ(push[server].keys.empty(), lost[server]);
     }
     for (size_t row = 0; row < keys.size(); ++row) {
-      const auto owners = placement.owners(keys[row]);
+      const auto servers = holders.of(keys[row]);
       EXPECT_EQ(pulled[row], 1);
-      EXPECT_EQ(pushed[row], std::ranges::count_if(owners, [&](auto one) { return !lost[one]; }));
+      EXPECT_EQ(pushed[row], std::ranges::count_if(servers, [&](auto one) { return !lost[one]; }));
     }
   }
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -48,6 +49,10 @@ class Tables {
   [[nodiscard]] virtual Status push(TableNumber table, std::span<const uint64_t> ids,
                                     std::span<const float> gradients) = 0;
 
+  /// So many servers have each row of the table, or more: 1 + replicas, or all servers if they are
+  /// fewer. One less for each server that is lost, as far as this rank has heard, until its rows
+  /// are copied. 1 in a process by itself. Does not block.
+  [[nodiscard]] virtual uint32_t copies(TableNumber table) const = 0;
   /// The learning rate of this rank's next pushes; it has to be the same on all ranks.
   [[nodiscard]] virtual Status set_lr(TableNumber table, float lr) = 0;
   /// Steps that were taken.
@@ -67,6 +72,10 @@ struct ServedOptions {
   std::vector<io::SocketAddress> servers;
   Duration patience = std::chrono::seconds(60);    ///< Of each call.
   Duration lost_after = std::chrono::seconds(10);  ///< A server that cannot be reached for so long.
+  /// Of rank 0: the address of a server that was started after the job began, by its number; the
+  /// first of them is servers.size(). None: there is none yet. Fails if there never will be one
+  /// of this number. Does not wait; asked twice a second while servers are lost. Null: none comes.
+  std::function<Result<std::optional<io::SocketAddress>>(uint32_t server)> find_server = nullptr;
   /// Asked several times a second while a call waits: whether it was interrupted.
   std::function<bool()> interrupted = nullptr;
 };

@@ -1,0 +1,101 @@
+// TableService: what a table server does with what ranks say, without sockets and clock.
+//
+//   TableService service({.index = 0, .ranks = 2}, [&](uint64_t client, Bytes message) {...});
+//   service.admit(7, /*rank=*/1);        // a connection
+//   service.hear(7, header, body, now);  // what it says; answers go through the function above
+//   service.dismiss(7);
+//
+// What a rank asks is answered in order, but for PUSHED, which waits for the pushes of the other
+// ranks (served_table.h), no longer than the rank has patience: then it is told for whom the step
+// waits.
+//
+// News are what one rank says and all have to know: LOST, a server that somebody cannot reach and
+// that all leave together, since it would wait for the pushes of those that have left; and HOLDS,
+// who holds which rows of a table. The service keeps them, passes them on to all other connections
+// at once, and says them on each new connection behind the answer to OPEN. So who has an answer of
+// this server knows what the server had heard before.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "table/service/messages.h"
+#include "table/service/served_table.h"
+
+namespace corro::table {
+
+/// Loop-confined.
+class TableService {
+ public:
+  struct Options {
+    uint32_t index = 0;       ///< Of this server.
+    uint32_t ranks = 1;       ///< Of the job.
+    size_t shards = kShards;  ///< As of Holders.
+  };
+  /// `client`: one that was admitted, and not dismissed.
+  using Send = std::function<void(uint64_t client, Bytes message)>;
+
+  TableService(const Options& options, Send send) : options_(options), send_(std::move(send)) {}
+
+  /// A rank's connection, by a number that no other one had.
+  void admit(uint64_t client, uint32_t rank) { clients_[client].rank = rank; }
+  void dismiss(uint64_t client) { clients_.erase(client); }
+  /// Takes one message. Fails with what ends the connection.
+  [[nodiscard]] Status hear(uint64_t client, const Header& header, BytesView body, Time now);
+
+  /// When expire() has something to do.
+  [[nodiscard]] Time wake() const;
+  /// Tells ranks that have waited too long for others.
+  void expire(Time now);
+
+  /// The table of this name, or null.
+  [[nodiscard]] const ServedTable* find(const std::string& table) const;
+
+ private:
+  /// A push that waits for other ranks.
+  struct Waiting {
+    uint64_t client = 0;
+    uint16_t table = 0;
+    uint32_t request = 0;
+    uint64_t step = 0;
+    Time deadline;
+  };
+  struct Kept {
+    std::unique_ptr<ServedTable> table;
+    std::vector<Waiting> waiting = {};
+    uint64_t version = 0;
+    Bytes holds = {};  ///< The body of HOLDS of this version.
+  };
+  struct Client {
+    uint32_t rank = 0;
+    std::map<uint16_t, Kept*> tables;  ///< By the worker's numbers; borrowed.
+  };
+
+  Status answer(uint64_t client, const Header& header, BytesView body, Time now);
+  Status answer_about(Kept& kept, uint64_t client, const Header& header, BytesView body, Time now);
+  Status open(uint64_t client, const Header& header, BytesView body);
+  Status give_up(uint64_t client, const Header& header, BytesView body);
+  Status pull(const ServedTable& table, uint64_t client, const Header& header, BytesView body);
+  Status push(Kept& kept, uint64_t client, const Header& header, BytesView body, Time now);
+  Status pack(const ServedTable& table, uint64_t client, const Header& header, BytesView body);
+  Status unpack(ServedTable& table, uint64_t client, const Header& header, BytesView body);
+  Status hold(Kept& kept, uint64_t client, const Header& header, BytesView body);
+  void finish_step(Kept& kept);
+  void reply(uint64_t client, const Header& to, MessageKind kind, BytesView body);
+  void reply(const Waiting& to, MessageKind kind, BytesView body);
+
+  const Options options_;
+  const Send send_;
+  std::map<uint64_t, Client> clients_;
+  std::map<std::string, Kept> tables_;  ///< By name.
+  std::set<uint32_t> lost_;             ///< Other servers that no rank uses any more.
+};
+
+}  // namespace corro::table

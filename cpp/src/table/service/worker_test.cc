@@ -1,0 +1,413 @@
+// Ranks and table servers in one thread, whose messages a random order delivers: connections break
+// at any message, servers are lost and others come, rows are copied. Whatever happens, all ranks
+// read after each step what one process would have.
+#include "table/service/worker.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <random>
+#include <set>
+
+#include "base/sanitized.h"
+#include "table/service/service.h"
+
+namespace corro::table {
+namespace {
+
+constexpr size_t kTestShards = 8;
+constexpr uint64_t kKeys = 24;
+constexpr size_t kMoveBytes = 60;  ///< Two or three rows.
+
+TableSpec spec_of_test() {
+  return {.name = "t",
+          .dim = 1,
+          .optimizer = {.kind = OptimizerKind::kAdam, .lr = 0.1F},
+          .initial = {.kind = InitialKind::kUniform, .low = -1, .high = 1},
+          .retention = {.idle_steps = 4}};
+}
+
+struct Batch {
+  std::vector<uint64_t> ids;
+  std::vector<float> gradients;
+};
+
+Batch draw(std::minstd_rand& random) {
+  Batch batch;
+  batch.ids.resize(random() % 8);
+  for (uint64_t& id : batch.ids) {
+    id = random() % kKeys;
+    batch.gradients.push_back(static_cast<float>(random() % 2001) / 1000 - 1);
+  }
+  return batch;
+}
+
+std::vector<uint64_t> all_keys() {
+  std::vector<uint64_t> keys(kKeys);
+  for (uint64_t key = 0; key < kKeys; ++key) keys[key] = key;
+  return keys;
+}
+
+/// What one process has, step by step.
+class OneProcess {
+ public:
+  OneProcess() : table_(ServedTable::create({.spec = spec_of_test()}, kTestShards).value()) {}
+
+  void take(std::span<const Batch> of_ranks) {
+    std::vector<std::vector<float>> sums;
+    std::vector<uint64_t> keys;
+    std::map<uint64_t, float> total;
+    for (const Batch& batch : of_ranks) {
+      const DistinctKeys mine = distinct(batch.ids);
+      const std::vector<float> added = add_up(mine, batch.gradients, 1);
+      for (size_t i = 0; i < added.size(); ++i) {
+        const auto [at, is_new] = total.try_emplace(mine.keys[i], added[i]);
+        if (!is_new) at->second += added[i];
+      }
+    }
+    std::vector<float> gradients;
+    for (const auto& [key, sum] : total) {
+      keys.push_back(key);
+      gradients.push_back(sum);
+    }
+    const PushHead head{
+        .step = table_->steps() + 1, .rows = keys.size(), .lr = spec_of_test().optimizer.lr};
+    EXPECT_TRUE(table_->take(0, {head, keys, gradients}).ok());
+    EXPECT_TRUE(table_->apply().ok());
+    rows_.push_back(rows());
+  }
+  /// After `step` steps.
+  [[nodiscard]] const std::vector<float>& after(uint64_t step) const { return rows_.at(step - 1); }
+  [[nodiscard]] std::vector<float> rows() const {
+    std::vector<float> values(kKeys);
+    table_->pull(all_keys(), values);
+    return values;
+  }
+
+ private:
+  std::unique_ptr<ServedTable> table_;
+  std::vector<std::vector<float>> rows_;
+};
+
+Header header_of(const Bytes& message) {
+  std::array<std::byte, kHeaderBytes> raw{};
+  std::copy_n(message.begin(), raw.size(), raw.begin());
+  return decode_header(raw).value();
+}
+/// Aligned, as where it has arrived.
+Bytes arrived_body(const Bytes& message) {
+  return {message.begin() + static_cast<ptrdiff_t>(kHeaderBytes), message.end()};
+}
+
+/// A server, and what is under way on its connections, by their numbers.
+class Server {
+ public:
+  Server(uint32_t index, uint32_t ranks)
+      : service({.index = index, .ranks = ranks, .shards = kTestShards},
+                [this](uint64_t client, Bytes message) {
+                  to_rank[client].push_back(std::move(message));
+                }) {}
+
+  /// Takes a message of any connection, whose rank may have left it.
+  void turn(std::minstd_rand& random) {
+    std::vector<uint64_t> speaking;
+    for (const auto& [connection, messages] : to_server)
+      if (!messages.empty()) speaking.push_back(connection);
+    if (speaking.empty()) return;
+    const uint64_t connection = speaking[random() % speaking.size()];
+    auto& messages = to_server.at(connection);
+    const Bytes message = std::move(messages.front());
+    messages.pop_front();
+    if (!message.empty()) {
+      const Bytes body = arrived_body(message);
+      const Status status = service.hear(connection, header_of(message), body, Time{});
+      EXPECT_TRUE(status.ok()) << status.message();
+      return;
+    }
+    service.dismiss(connection);
+    to_rank.erase(connection);
+    to_server.erase(connection);
+  }
+
+  std::map<uint64_t, std::deque<Bytes>> to_server;  ///< An empty message: the rank has hung up.
+  std::map<uint64_t, std::deque<Bytes>> to_rank;
+  TableService service;
+};
+
+class World;
+
+/// A rank: its links, and what its user does.
+class Rank final : public Links {
+ public:
+  Rank(World& world, uint32_t rank, uint32_t ranks, size_t servers);
+
+  void add(uint32_t server, const std::string& /*address*/) override {
+    lines_.resize(std::max<size_t>(lines_.size(), server + 1));
+  }
+  Questions& questions(uint32_t server) override { return lines_.at(server).questions; }
+  void forget(uint32_t server) override { lines_.at(server).questions.forget(); }
+  Result<std::optional<std::string>> find(uint32_t server) override;
+
+  /// One thing that may happen to the connection with this server.
+  void turn(uint32_t server, std::minstd_rand& random);
+  void cut(uint32_t server, std::minstd_rand& random);
+  /// This rank alone cannot reach it.
+  void leave(uint32_t server) { worker_.lose(server, "out of reach"); }
+  /// The user's next call, or what follows from answers.
+  void go_on();
+  [[nodiscard]] bool done() const;
+  [[nodiscard]] bool opened() const { return opened_; }
+  [[nodiscard]] const TableWorker& worker() const { return worker_; }
+  [[nodiscard]] size_t lines() const { return lines_.size(); }
+
+ private:
+  struct Line {
+    Questions questions;
+    uint64_t connection = 0;  ///< 0: none.
+  };
+  void send(Line& line, Server& server) const;
+  void read(uint32_t number, Line& line, Server& server);
+  void start_call();
+  void check_call() const;
+
+  World& world_;
+  const uint32_t rank_;
+  std::vector<Line> lines_;  ///< By server.
+  TableWorker worker_;
+  bool opened_ = false;
+  bool pulls_ = false;  ///< The call that is under way, or was the last one.
+  bool begun_ = false;
+  uint64_t pushed_ = 0;
+};
+
+struct Chances {
+  uint32_t replicas = 1;
+  size_t steps = 6;
+  uint32_t trouble_once_in = 40;  ///< Turns.
+};
+
+class World {
+ public:
+  World(uint32_t seed, const Chances& chances) : chances_(chances), random_(seed + 1) {
+    const auto ranks = static_cast<uint32_t>(1 + random_() % 3);
+    const size_t first = 2 + random_() % 2;
+    for (size_t i = 0; i < first; ++i) start_server(ranks);
+    pushes_.resize(chances.steps);
+    for (auto& step : pushes_)
+      for (uint32_t rank = 0; rank < ranks; ++rank) step.push_back(draw(random_));
+    for (const auto& step : pushes_) expected_.take(step);
+    for (uint32_t rank = 0; rank < ranks; ++rank)
+      ranks_.push_back(std::make_unique<Rank>(*this, rank, ranks, first));
+  }
+
+  void run() {
+    size_t turns = 0;
+    while (!std::ranges::all_of(ranks_, [](const auto& rank) { return rank->done(); })) {
+      if (testing::Test::HasFailure()) return;
+      ASSERT_LT(++turns, 200'000U) << "nothing ends";
+      turn();
+    }
+    check_servers();
+  }
+
+  [[nodiscard]] Server* server(uint32_t index) const { return servers_.at(index).get(); }
+  [[nodiscard]] size_t servers() const { return servers_.size(); }
+  [[nodiscard]] uint64_t next_connection() { return ++connections_; }
+  [[nodiscard]] const Batch& batch(uint64_t step, uint32_t rank) const {
+    return pushes_.at(step - 1).at(rank);
+  }
+  [[nodiscard]] const OneProcess& expected() const { return expected_; }
+  [[nodiscard]] const Chances& chances() const { return chances_; }
+  [[nodiscard]] size_t losses() const { return losses_; }
+  [[nodiscard]] uint64_t moves() const { return ranks_[0]->worker().holders(0).version(); }
+
+ private:
+  void start_server(uint32_t ranks) {
+    servers_.push_back(std::make_unique<Server>(static_cast<uint32_t>(servers_.size()), ranks));
+  }
+
+  void turn() {
+    Rank& rank = *ranks_[random_() % ranks_.size()];
+    const auto server = static_cast<uint32_t>(random_() % rank.lines());
+    if (random_() % chances_.trouble_once_in == 0) return make_trouble(rank, server);
+    const auto event = random_() % 4;
+    if (event == 0) {
+      rank.go_on();
+    } else if (event < 3) {
+      rank.turn(server, random_);
+    } else if (Server* const one = servers_[random_() % servers_.size()].get()) {
+      one->turn(random_);
+    }
+  }
+
+  void make_trouble(Rank& rank, uint32_t server) {
+    switch (random_() % 4) {
+      case 0:
+        if (servers_.size() < 8) start_server(static_cast<uint32_t>(ranks_.size()));
+        return;
+      case 1:
+        return lose_server(rank);
+      default:
+        return rank.cut(server, random_);
+    }
+  }
+
+  /// For all, or at first for one rank alone. Never the last one that has some rows.
+  void lose_server(Rank& rank) {
+    const auto victim = static_cast<uint32_t>(random_() % servers_.size());
+    std::vector<bool> lost(servers_.size());
+    for (size_t i = 0; i < servers_.size(); ++i)
+      lost[i] = servers_[i] == nullptr || i == victim || left_.contains(i);
+    for (const auto& one : ranks_)
+      if (!one->opened() || one->worker().holders(0).lost_shard(lost)) return;
+    if (victim < rank.lines() && rank.worker().uses(victim) && random_() % 4 == 0) {
+      left_.insert(victim);
+      rank.leave(victim);
+    } else {
+      servers_[victim].reset();
+    }
+    ++losses_;
+  }
+
+  void check_servers();
+
+  const Chances chances_;
+  std::minstd_rand random_;
+  std::vector<std::unique_ptr<Server>> servers_;  ///< Null: lost.
+  std::set<size_t> left_;                         ///< Servers that run, and ranks leave.
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<std::vector<Batch>> pushes_;  ///< By step and rank.
+  OneProcess expected_;
+  uint64_t connections_ = 0;
+  size_t losses_ = 0;
+};
+
+Rank::Rank(World& world, uint32_t rank, uint32_t ranks, size_t servers)
+    : world_(world),
+      rank_(rank),
+      lines_(servers),
+      worker_({.rank = rank,
+               .ranks = ranks,
+               .servers = std::vector<std::string>(servers, "somewhere"),
+               .patience = std::chrono::seconds(1),
+               .shards = kTestShards,
+               .move_bytes = kMoveBytes},
+              *this) {}
+
+Result<std::optional<std::string>> Rank::find(uint32_t server) {
+  if (server >= world_.servers()) return std::optional<std::string>();
+  if (world_.server(server) == nullptr && server % 2 == 0)
+    return Status(Code::kNotFound, "it has ended");
+  return std::optional<std::string>("somewhere else");
+}
+
+void Rank::turn(uint32_t number, std::minstd_rand& random) {
+  if (!worker_.uses(number)) return;
+  Line& line = lines_[number];
+  Server* const server = world_.server(number);
+  if (server == nullptr) return worker_.lose(number, "it is gone");
+  if (line.connection == 0) {
+    line.connection = world_.next_connection();
+    server->to_server[line.connection];
+    server->service.admit(line.connection, rank_);
+    line.questions.begin();
+  } else if (random() % 2 == 0 && line.questions.next() != nullptr) {
+    send(line, *server);
+  } else {
+    read(number, line, *server);
+  }
+}
+
+void Rank::send(Line& line, Server& server) const {
+  server.to_server[line.connection].push_back(*line.questions.next());
+  line.questions.sent();
+}
+
+void Rank::read(uint32_t number, Line& line, Server& server) {
+  auto& arriving = server.to_rank[line.connection];
+  if (arriving.empty()) return;
+  const Bytes message = std::move(arriving.front());
+  arriving.pop_front();
+  const Header header = header_of(message);
+  const Bytes body = arrived_body(message);
+  if (!line.questions.take(header, body) && header.request == 0) worker_.hear(number, header, body);
+}
+
+/// Some of what the server has not taken yet never arrives.
+void Rank::cut(uint32_t number, std::minstd_rand& random) {
+  Line& line = lines_[number];
+  Server* const server = world_.server(number);
+  if (line.connection == 0 || server == nullptr) return;
+  auto& under_way = server->to_server[line.connection];
+  under_way.resize(under_way.empty() ? 0 : random() % (under_way.size() + 1));
+  under_way.emplace_back();
+  line.connection = 0;
+}
+
+void Rank::go_on() {
+  worker_.proceed();
+  if (!worker_.over() || done()) return;
+  if (begun_) check_call();
+  start_call();
+}
+
+bool Rank::done() const { return pushed_ == world_.chances().steps && pulls_ && worker_.over(); }
+
+void Rank::start_call() {
+  begun_ = true;
+  if (!opened_) {
+    opened_ = true;
+    EXPECT_TRUE(worker_.start_open(spec_of_test(), world_.chances().replicas).ok());
+    return;
+  }
+  pulls_ = !pulls_ && pushed_ > 0;
+  if (pulls_) {
+    EXPECT_TRUE(worker_.start_pull(0, all_keys()).ok());
+  } else {
+    const Batch& batch = world_.batch(++pushed_, rank_);
+    EXPECT_TRUE(worker_.start_push(0, batch.ids, batch.gradients).ok());
+  }
+}
+
+void Rank::check_call() const {
+  ASSERT_TRUE(worker_.result().ok()) << worker_.result().message();
+  EXPECT_EQ(worker_.steps(0), pushed_);
+  if (!pulls_) return;
+  std::vector<float> rows(kKeys);
+  worker_.copy_rows(rows);
+  EXPECT_EQ(rows, world_.expected().after(pushed_)) << "rank " << rank_ << ", step " << pushed_;
+}
+
+/// Each holder has the rows, not only those that were pulled from.
+void World::check_servers() {
+  const Holders& holders = ranks_[0]->worker().holders(0);
+  const std::vector<float> expected = expected_.rows();
+  for (uint64_t key = 0; key < kKeys; ++key) {
+    for (const uint16_t holder : holders.of(key)) {
+      if (!servers_[holder] || left_.contains(holder)) continue;
+      float value = 0;
+      servers_[holder]->service.find("t")->pull(std::span(&key, 1), std::span(&value, 1));
+      EXPECT_EQ(value, expected[key]) << "server " << holder << ", key " << key;
+    }
+  }
+}
+
+TEST(TableWorker, NoPushIsLostOrCountedTwiceWhateverHappens) {
+  const uint32_t seeds = kSanitized ? 500 : 10'000;
+  size_t losses = 0;
+  uint64_t moves = 0;
+  for (uint32_t seed = 0; seed < seeds; ++seed) {
+    World world(seed, {.replicas = 1 + seed % 2, .trouble_once_in = 20 + seed % 100});
+    world.run();
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    losses += world.losses();
+    moves += world.moves();
+  }
+  EXPECT_GT(losses, seeds / 2);
+  EXPECT_GT(moves, seeds);
+}
+
+}  // namespace
+}  // namespace corro::table
