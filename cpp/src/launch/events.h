@@ -16,24 +16,25 @@
 namespace corro::launch {
 
 enum class EventKind : uint8_t {
-  kStarted,     ///< A rank's process runs.
-  kJoined,      ///< It has met its agent: it is in corro.init().
-  kStep,        ///< It has begun another step; those between two looks are left out.
-  kCheckpoint,  ///< It has made a checkpoint durable; the cause is its folder, if that is known.
-  kPlan,        ///< It has loaded a plan, with all others; the cause is the plan's name.
-  kTraining,    ///< It says how training is beside its plan, or that it plans again, and why.
-  kWaiting,     ///< Ranks wait too long for this one; without a cause: no longer.
-  kEnded,       ///< Its process has ended; the cause is "" if all was well.
-  kLost,        ///< A host's agent is gone, with its ranks.
-  kServerLost,  ///< A table server has ended while ranks run, which go on; the cause says how.
-  kPrepare,     ///< A new epoch comes, of this number.
-  kEpoch,       ///< It has begun.
-  kPolicy,      ///< The policy says how long is waited, or who goes, and why.
-  kFenced,      ///< This rank takes no part any more: its process is killed.
-  kHost,        ///< A host has come, goes, or cannot be used.
-  kLead,        ///< Another coordinator goes on with the job.
-  kStopped,     ///< It cannot go on, and why; it is being ended.
-  kFailure,     ///< Who is to blame, and why; the job is over.
+  kStarted,        ///< A rank's process runs.
+  kJoined,         ///< It has met its agent: it is in corro.init().
+  kStep,           ///< It has begun another step; those between two looks are left out.
+  kCheckpoint,     ///< It has made a checkpoint durable; the cause is its folder, if that is known.
+  kPlan,           ///< It has loaded a plan, with all others; the cause is the plan's name.
+  kTraining,       ///< It says how training is beside its plan, or that it plans again, and why.
+  kWaiting,        ///< Ranks wait too long for this one; without a cause: no longer.
+  kEnded,          ///< Its process has ended; the cause is "" if all was well.
+  kLost,           ///< A host's agent is gone, with its ranks.
+  kServerLost,     ///< A table server has ended while ranks run, which go on; the cause says how.
+  kServerStarted,  ///< Another one is started in its place.
+  kPrepare,        ///< A new epoch comes, of this number.
+  kEpoch,          ///< It has begun.
+  kPolicy,         ///< The policy says how long is waited, or who goes, and why.
+  kFenced,         ///< This rank takes no part any more: its process is killed.
+  kHost,           ///< A host has come, goes, or cannot be used.
+  kLead,           ///< Another coordinator goes on with the job.
+  kStopped,        ///< It cannot go on, and why; it is being ended.
+  kFailure,        ///< Who is to blame, and why; the job is over.
 };
 [[nodiscard]] std::string_view name_of(EventKind kind);
 

@@ -17,9 +17,6 @@ using diagnosis::RankEnd;
 constexpr Duration kOldest = std::chrono::hours(24 * 365);  ///< Of what has an age.
 constexpr Duration kOrphanGrace =
     std::chrono::milliseconds(500);  ///< For what a finished rank left running.
-// For table servers, from SIGTERM to KILL: after a job that has ended in order, and after another.
-constexpr Duration kServerGrace = std::chrono::seconds(5);
-constexpr Duration kShortServerGrace = std::chrono::milliseconds(500);
 
 /// As what a rank has done.
 std::string describe_end(const RankEnd& end) {
@@ -160,7 +157,7 @@ std::optional<size_t> JobCourse::place_of(size_t host, const agent::Subject& abo
 
 void JobCourse::hear(size_t host, const agent::Message& message, Time now) {
   if (const auto server = server_of(host, message.about))
-    return hear_server(host, *server, message);
+    return hear_server(host, *server, message, now);
   const auto place = place_of(host, message.about);
   if (!place) {
     if (std::holds_alternative<agent::Started>(message.body))
@@ -358,6 +355,7 @@ void JobCourse::tick(Time now) {
   for (Stopping::Order what = stopping_.take(now); what != Stopping::Order::kNone;
        what = stopping_.take(now))
     carry_out(what);
+  replace_servers(now);
   end_servers(now);
 }
 
@@ -385,55 +383,6 @@ void JobCourse::carry_out(Stopping::Order what) {
 void JobCourse::fence() {
   const bool patient = !stopping_.hard() && refused_.empty();
   tell_all(agent::Fence{.grace = patient ? kOrphanGrace : Duration::zero()});
-}
-
-// -- table servers --------------------------------------------------------------------------------
-
-void JobCourse::hear_server(size_t host, size_t server, const agent::Message& message) {
-  if (const auto* refused = std::get_if<agent::Refused>(&message.body))
-    return refuse_server(server, refused->why);
-  if (const auto* started = std::get_if<agent::Started>(&message.body); started && options_.verbose)
-    order(Note{fmt::format("corro: server {} has pid {}\n", server, started->pid)});
-  // It has not said where it listens: nobody is to wait for that.
-  if (std::holds_alternative<agent::Left>(message.body)) order(TellAll{message, host});
-  const auto* ended = std::get_if<agent::Ended>(&message.body);
-  if (ended != nullptr && servers_.end(server) && goes_on()) lose_server(server, ended->end);
-}
-
-void JobCourse::refuse_server(size_t server, const std::string& why) {
-  servers_.end(server);
-  const std::string text = fmt::format("server {}: {}", server, why);
-  refuse(options_.several_hosts
-             ? fmt::format("host {}: {}", members_.host_name(servers_.host_of(server)), text)
-             : text);
-}
-
-/// The ranks find out when they need it, and know whether they can go on.
-void JobCourse::lose_server(size_t server, const RankEnd& end) {
-  const std::string status = describe_status(end);
-  const std::string how = !end.out_of_memory.empty() ? end.out_of_memory
-                          : status.empty()           ? "it has ended by itself"
-                                                     : status;
-  const std::string text = fmt::format("server {} was lost: {}", server, how);
-  order(Note{fmt::format("corro: {}\n", text)});
-  order(Announce{{.kind = EventKind::kServerLost,
-                  .epoch = members_.epoch(),
-                  .host = members_.host_name(servers_.host_of(server)),
-                  .cause = text}});
-}
-
-/// Once no rank runs any more.
-void JobCourse::end_servers(Time now) {
-  if (!begun_ || running_ > 0) return;
-  const Duration grace = stopping_.impatient() ? Duration::zero()
-                         : stopping_.hard()    ? kShortServerGrace
-                                               : kServerGrace;
-  const auto signal = servers_.end_all(grace, now);
-  for (size_t server = 0; signal && server < servers_.size(); ++server) {
-    if (!servers_.runs(server)) continue;
-    order(TellHost{servers_.host_of(server),
-                   {servers_.subject(server), agent::Signal{.number = *signal, .ends = true}}});
-  }
 }
 
 // -- ranks that end -------------------------------------------------------------------------------

@@ -216,9 +216,11 @@ class JobCourse {
   /// What is about a host, or for others.
   void on(size_t /*place*/, const auto& /*other*/, Time /*now*/) {}
 
-  void hear_server(size_t host, size_t server, const agent::Message& message);
-  void refuse_server(size_t server, const std::string& why);
-  void lose_server(size_t server, const diagnosis::RankEnd& end);
+  void hear_server(size_t host, size_t server, const agent::Message& message, Time now);
+  void refuse_server(size_t server, const std::string& why, Time now);
+  void lose_server(size_t server, const std::string& how, Time now);
+  void replace_servers(Time now);
+  void tell_of_server(EventKind kind, size_t server, const std::string& text);
   void end_servers(Time now);
 
   void start_rank(size_t place);

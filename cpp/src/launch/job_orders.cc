@@ -33,9 +33,9 @@ void JobOrders::carry_out(const StartRank& order) {
 }
 
 void JobOrders::carry_out(const StartServer& order) {
-  job_.agents.send(
-      order.host,
-      {order.about, server_start_of(job_.plan, static_cast<int>(order.server), secret_)});
+  job_.agents.send(order.host,
+                   {order.about, server_start_of(job_.plan, static_cast<int>(order.server),
+                                                 order.host, secret_)});
 }
 
 void JobOrders::carry_out(const Announce& order) {

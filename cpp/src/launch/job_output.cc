@@ -56,12 +56,10 @@ JobOutput::JobOutput(const LaunchPlan& plan, Files files,
       writer_(std::move(writer)),
       caller_(caller),
       verbose_(plan.options.verbose),
-      screen_(screen_options(plan),
-              [this](io::Output stream, std::string bytes) {
-                writer_->write(stream == io::Output::kOut ? STDOUT_FILENO : STDERR_FILENO,
-                               std::move(bytes));
-              }),
-      server_lines_(static_cast<size_t>(plan.job.servers)) {}
+      screen_(screen_options(plan), [this](io::Output stream, std::string bytes) {
+        writer_->write(stream == io::Output::kOut ? STDOUT_FILENO : STDERR_FILENO,
+                       std::move(bytes));
+      }) {}
 
 void JobOutput::take(size_t place, const agent::Output& output, Time now) {
   const int rank = static_cast<int>(place);

@@ -60,6 +60,18 @@ Result<LogFiles> LogFiles::create(const std::string& directory, int ranks, int s
   return logs;
 }
 
+/// Servers come while the job runs.
+Status LogFiles::open_servers(size_t count) {
+  while (servers_.size() < count && !failed_) {
+    const std::string path = fmt::format("{}/server-{}.log", directory_, servers_.size());
+    auto file = AppendedFile::create(path, kLogDir, Earlier::kDropped);
+    failed_ = !file.ok();
+    CORRO_TRY(file.status());
+    servers_.push_back(std::move(file).value());
+  }
+  return {};
+}
+
 Status LogFiles::append_to(AppendedFile& file, std::string_view bytes) {
   if (failed_) return {};
   Status status = file.append(bytes);

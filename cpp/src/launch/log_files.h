@@ -24,13 +24,15 @@ class LogFiles {
     return append_to(files_[static_cast<size_t>(rank)], bytes);
   }
   [[nodiscard]] Status append_server(size_t server, std::string_view bytes) {
-    return append_to(servers_[server], bytes);
+    CORRO_TRY(open_servers(server + 1));
+    return failed_ ? Status() : append_to(servers_[server], bytes);
   }
   /// Writes a small file into the directory.
   [[nodiscard]] Status write_file(const std::string& name, std::string_view text) const;
   [[nodiscard]] const std::string& directory() const { return directory_; }
 
  private:
+  Status open_servers(size_t count);
   Status append_to(AppendedFile& file, std::string_view bytes);
 
   std::string directory_;

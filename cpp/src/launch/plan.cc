@@ -424,11 +424,11 @@ Variables environment_of(const LaunchPlan& plan, const Seat& seat) {
   return environment;
 }
 
-Variables environment_of_server(const LaunchPlan& plan, int server) {
-  const bool own = plan.job.hosts[plan.job.host_of_server(server)].own;
+Variables environment_of_server(const LaunchPlan& plan, int server, size_t host) {
+  const bool own = plan.job.hosts[host].own;
   Variables environment = own ? plan.base : for_other_hosts(plan.base);
   forget_place(environment);
-  for (auto& [name, value] : server_variables(plan.job, server)) environment[name] = value;
+  for (auto& [name, value] : server_variables(plan.job, server, host)) environment[name] = value;
   return environment;
 }
 

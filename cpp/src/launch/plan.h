@@ -81,7 +81,7 @@ struct PlanInputs {
 [[nodiscard]] Variables environment_of(const LaunchPlan& plan, const Seat& seat);
 
 /// The same of a table server, by its number.
-[[nodiscard]] Variables environment_of_server(const LaunchPlan& plan, int server);
+[[nodiscard]] Variables environment_of_server(const LaunchPlan& plan, int server, size_t host);
 
 /// What is said before the first rank starts: "" without --verbose if the user said how many.
 [[nodiscard]] std::string announce_plan(const LaunchPlan& plan);

@@ -28,7 +28,7 @@ agent::Start start_of(const LaunchPlan& plan, const Seat& seat, const wire::Secr
                      .agent = plan.job.agent_on(seat.host),
                      .secret = secret,
                      .size = plan.job.ranks,
-                     .servers = plan.job.servers,
+                     .servers = plan.job.most_servers(),
                      .program = plan.command.program,
                      .arguments = plan.command.arguments,
                      .environment = environment_of(plan, seat)};
@@ -66,16 +66,16 @@ agent::Start joiner_start_of(const LaunchPlan& plan, const Seat& seat, const wir
   return start;
 }
 
-agent::Start server_start_of(const LaunchPlan& plan, int server, const wire::Secret& secret) {
-  const size_t host = plan.job.host_of_server(server);
+agent::Start server_start_of(const LaunchPlan& plan, int server, size_t host,
+                             const wire::Secret& secret) {
   agent::Start start{.job = plan.job.job_id,
                      .agent = plan.job.agent_on(host),
                      .secret = secret,
                      .size = plan.job.ranks,
-                     .servers = plan.job.servers,
+                     .servers = plan.job.most_servers(),
                      .program = plan.server,
                      .arguments = {plan.server, "server"},
-                     .environment = environment_of_server(plan, server)};
+                     .environment = environment_of_server(plan, server, host)};
   if (plan.job.hosts[host].own) return start;
   start.directory = plan.directory;
   start.adds_environment = true;

@@ -18,7 +18,7 @@ namespace corro::launch {
                                            const wire::Secret& secret);
 
 /// The same for a table server, which has neither input nor terminal.
-[[nodiscard]] agent::Start server_start_of(const LaunchPlan& plan, int server,
+[[nodiscard]] agent::Start server_start_of(const LaunchPlan& plan, int server, size_t host,
                                            const wire::Secret& secret);
 
 /// The places of a job that begins, each with a new member in its first incarnation; of epoch 0.

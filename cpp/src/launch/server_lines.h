@@ -15,8 +15,6 @@ namespace corro::launch {
 /// Loop-confined.
 class ServerLines {
  public:
-  explicit ServerLines(size_t servers) : cutters_(servers) {}
-
   /// Takes bytes as they come; returns the lines that they complete: "[server 0] ready\n".
   [[nodiscard]] std::string feed(size_t server, io::Output stream, std::string_view bytes);
   /// The stream has ended: a last line without an end counts.
@@ -24,6 +22,7 @@ class ServerLines {
 
  private:
   [[nodiscard]] screen::LineSplitter& cutter(size_t server, io::Output stream) {
+    if (server >= cutters_.size()) cutters_.resize(server + 1);  // They come while the job runs.
     return cutters_[server][static_cast<size_t>(stream)];
   }
 

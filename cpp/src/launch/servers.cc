@@ -7,14 +7,25 @@
 #include "wire/server_number.h"
 
 namespace corro::launch {
+namespace {
 
-Servers::Servers(const JobFacts& job, const wire::Digest& digest) {
-  for (int index = 0; index < job.servers; ++index) {
-    Server& server = servers_.emplace_back();
-    server.about = {.job = digest, .rank = wire::kFirstServer + index, .incarnation = 1};
-    io::fill_random(server.about.member);
-    server.host = job.host_of_server(index);
-  }
+/// Between the loss of a server and the start of another one: what ended one at once may go by.
+constexpr Duration kPause = std::chrono::seconds(1);
+
+}  // namespace
+
+Servers::Servers(const JobFacts& job, const wire::Digest& digest)
+    : job_(digest), most_(static_cast<size_t>(job.most_servers())), lost_hosts_(job.hosts.size()) {
+  for (int index = 0; index < job.servers; ++index) add(job.host_of_server(index), std::nullopt);
+}
+
+void Servers::add(size_t host, std::optional<size_t> in_place_of) {
+  const auto number = wire::kFirstServer + static_cast<int32_t>(servers_.size());
+  Server& server = servers_.emplace_back();
+  server.about = {.job = job_, .rank = number, .incarnation = 1};
+  io::fill_random(server.about.member);
+  server.host = host;
+  server.in_place_of = in_place_of;
 }
 
 std::optional<size_t> Servers::find(size_t host, const agent::Subject& about) const {
@@ -31,7 +42,32 @@ void Servers::begin() {
 
 bool Servers::end(size_t server) { return std::exchange(servers_[server].runs, false); }
 
+bool Servers::replace(size_t server, Time now) {
+  if (servers_.size() + due_.size() >= most_) return false;
+  due_.push_back({server, now + kPause});
+  return true;
+}
+
+std::optional<size_t> Servers::start_next(Time now) {
+  if (due_.empty() || due_.front().at > now || asked_at_ != Time::never()) return std::nullopt;
+  const size_t lost = due_.front().lost;
+  due_.pop_front();
+  add(host_after(servers_[lost].host), lost);
+  servers_.back().runs = true;
+  return servers_.size() - 1;
+}
+
+/// That is there; the same one if no other is.
+size_t Servers::host_after(size_t host) const {
+  for (size_t i = 1; i < lost_hosts_.size(); ++i) {
+    const size_t next = (host + i) % lost_hosts_.size();
+    if (!lost_hosts_[next]) return next;
+  }
+  return host;
+}
+
 void Servers::lose_host(size_t host) {
+  lost_hosts_[host] = true;
   for (Server& server : servers_)
     if (server.host == host) server.runs = false;
 }
@@ -50,7 +86,8 @@ std::optional<int> Servers::end_all(Duration grace, Time now) {
 
 Time Servers::wake() const {
   const bool is_asked = asked_at_ != Time::never();
-  return is_asked && !over() ? asked_at_ + grace_ : Time::never();
+  if (is_asked) return over() ? Time::never() : asked_at_ + grace_;
+  return due_.empty() ? Time::never() : due_.front().at;
 }
 
 }  // namespace corro::launch

@@ -6,10 +6,13 @@
 //   ending      from end() on no rank runs: SIGTERM, and KILL when the grace is over
 //   over        none runs, or all were killed: what cannot be killed is the fence's matter
 //
-// Server I is on host I mod hosts, and stays there.
+// Server I is on host I mod hosts, and stays there. One that ends while ranks run is replaced: a
+// second later the next number, which none has had, is started on the next host that is there, at most as many times as
+// servers began with the job. What it is to keep, ranks tell it (table/service/holders.h).
 #pragma once
 
 #include <csignal>
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,17 +38,26 @@ class Servers {
   [[nodiscard]] bool runs(size_t server) const { return servers_[server].runs; }
   [[nodiscard]] bool any_runs() const;
 
-  /// All are started.
+  /// All that the job begins with are started.
   void begin();
   /// It has ended. False: that is known.
   bool end(size_t server);
-  /// All of a host, which was lost.
+  /// All of a host, which was lost: none is started there any more.
   void lose_host(size_t host);
+  /// One has ended that is to be replaced. False: too many were.
+  bool replace(size_t server, Time now);
+  /// The number of the next one that is to be started in the place of another one; it counts as
+  /// running. None: not yet.
+  [[nodiscard]] std::optional<size_t> start_next(Time now);
+  /// The number that was lost where this one was started; none: the job began with it.
+  [[nodiscard]] std::optional<size_t> replaced_by(size_t server) const {
+    return servers_[server].in_place_of;
+  }
 
   /// No rank runs any more: the signal that those that run are to get now; none: nothing is to be
   /// done. `grace`: from SIGTERM to KILL; may become shorter.
   [[nodiscard]] std::optional<int> end_all(Duration grace, Time now);
-  /// When end_all() has more to say.
+  /// When end_all() or start_next() has more to say.
   [[nodiscard]] Time wake() const;
   /// Nothing is waited for.
   [[nodiscard]] bool over() const { return killed_ || !any_runs(); }
@@ -55,9 +67,21 @@ class Servers {
     agent::Subject about;
     size_t host = 0;
     bool runs = false;
+    std::optional<size_t> in_place_of = {};
+  };
+  struct Due {
+    size_t lost = 0;
+    Time at;
   };
 
-  std::vector<Server> servers_;
+  void add(size_t host, std::optional<size_t> in_place_of);
+  [[nodiscard]] size_t host_after(size_t host) const;
+
+  const wire::Digest job_;
+  const size_t most_;
+  std::vector<bool> lost_hosts_;
+  std::vector<Server> servers_;    ///< By number.
+  std::deque<Due> due_;            ///< To be replaced.
   Time asked_at_ = Time::never();  ///< To end.
   Duration grace_{};
   bool killed_ = false;

@@ -57,6 +57,41 @@ TEST(Servers, AreAskedOnceAndKilledOnce) {
   EXPECT_EQ(servers.end_all(seconds(5), then + seconds(9)), std::nullopt);
 }
 
+TEST(Servers, AreReplacedOnTheNextHostAsOftenAsThereAreSome) {
+  Servers servers(job(), {});
+  servers.begin();
+  servers.end(0);
+  const Time then{seconds(10)};
+  EXPECT_TRUE(servers.replace(0, then));
+  EXPECT_EQ(servers.start_next(then), std::nullopt);
+  EXPECT_EQ(servers.wake(), then + seconds(1));
+  EXPECT_EQ(servers.start_next(then + seconds(1)), 3U);
+  EXPECT_EQ(servers.host_of(3), 1U);
+  EXPECT_EQ(servers.replaced_by(3), 0U);
+  EXPECT_TRUE(servers.runs(3));
+  EXPECT_EQ(servers.subject(3).rank, wire::kFirstServer + 3);
+  EXPECT_EQ(servers.wake(), Time::never());
+  for (size_t lost = 3; lost < 5; ++lost) {
+    servers.end(lost);
+    EXPECT_TRUE(servers.replace(lost, then));
+    EXPECT_EQ(servers.start_next(then + seconds(1)), lost + 1);
+  }
+  EXPECT_FALSE(servers.replace(5, then)) << "something is wrong with this job";
+  EXPECT_EQ(servers.start_next(then + seconds(9)), std::nullopt);
+}
+
+TEST(Servers, NoneIsStartedOnAHostThatIsLostOrOnceTheJobEnds) {
+  Servers servers(job(), {});
+  servers.begin();
+  servers.lose_host(1);
+  EXPECT_TRUE(servers.replace(0, Time{}));
+  EXPECT_TRUE(servers.replace(2, Time{}));
+  EXPECT_EQ(servers.start_next(Time{seconds(1)}), 3U);
+  EXPECT_EQ(servers.host_of(3), 0U);
+  EXPECT_EQ(servers.end_all(seconds(5), Time{seconds(1)}), SIGTERM);
+  EXPECT_EQ(servers.start_next(Time{seconds(1)}), std::nullopt);
+}
+
 TEST(Servers, TheirGraceMayBecomeShorter) {
   Servers servers(job(), {});
   servers.begin();
@@ -65,7 +100,7 @@ TEST(Servers, TheirGraceMayBecomeShorter) {
 }
 
 TEST(ServerLines, HaveTheServerInFront) {
-  ServerLines lines(2);
+  ServerLines lines;
   EXPECT_EQ(lines.feed(1, io::Output::kErr, "one\ntw"), "[server 1] one\n");
   EXPECT_EQ(lines.feed(0, io::Output::kErr, "other\n"), "[server 0] other\n");
   EXPECT_EQ(lines.finish(1, io::Output::kErr), "[server 1] tw\n");
@@ -102,7 +137,10 @@ class CourseWithServers : public testing::Test {
     one_.tick(now_);
     std::vector<std::string> words;
     for (const JobOrder& order : one_.take_orders()) {
-      if (const auto* tell = std::get_if<TellHost>(&order)) {
+      if (const auto* start = std::get_if<StartServer>(&order)) {
+        servers_.push_back(*start);
+        words.push_back(fmt::format("start {} on {}", start->server, start->host));
+      } else if (const auto* tell = std::get_if<TellHost>(&order)) {
         const auto* signal = std::get_if<agent::Signal>(&tell->message.body);
         const int server = tell->message.about.rank - wire::kFirstServer;
         if (signal != nullptr)
@@ -111,7 +149,8 @@ class CourseWithServers : public testing::Test {
         words.push_back(note->line);
       } else if (const auto* event = std::get_if<Announce>(&order)) {
         const bool lost = event->event.kind == EventKind::kServerLost;
-        if (lost) words.push_back(event->event.host + ": " + event->event.cause);
+        const bool started = event->event.kind == EventKind::kServerStarted;
+        if (lost || started) words.push_back(event->event.host + ": " + event->event.cause);
       }
     }
     return words;
@@ -143,6 +182,23 @@ TEST_F(CourseWithServers, OneThatEndsWhileRanksRunIsAnEventAndNoFailure) {
   EXPECT_THAT(told(), IsEmpty()) << "they were asked to end";
   EXPECT_TRUE(one_.over());
   for (const diagnosis::RankEnd& end : one_.result(now_).ends) EXPECT_EQ(end.status, 0);
+}
+
+TEST_F(CourseWithServers, OneThatIsLostIsReplaced) {
+  hear_server(1, ended(SIGKILL));
+  EXPECT_THAT(told(), testing::SizeIs(2));
+  now_ = one_.wake();
+  EXPECT_THAT(told(),
+              ElementsAre("start 3 on 0", "corro: server 3 is started in the place of server 1\n",
+                          "node1: server 3 is started in the place of server 1"));
+  EXPECT_THAT(told(), IsEmpty());
+  hear_server(3, agent::Refused{.code = Code::kNotFound, .why = "/x: no such file"});
+  EXPECT_THAT(told(), ElementsAre("corro: server 3 was lost: /x: no such file\n",
+                                  "node1: server 3 was lost: /x: no such file"));
+  EXPECT_EQ(one_.refused(), "") << "the job goes on";
+  for (const size_t place : {0U, 1U}) end_rank(place);
+  now_ = one_.wake();
+  EXPECT_THAT(told(), ElementsAre("15 to 0 on 0", "15 to 2 on 0")) << "none is started any more";
 }
 
 TEST_F(CourseWithServers, AreEndedOnceTheLastRankHasEnded) {
@@ -208,11 +264,11 @@ TEST(ServerStart, SaysWhichServerOfWhichJobItIs) {
   plan.server = "/opt/corro/libexec/corro/corro-server";
   plan.directory = "/work";
   plan.base = {{"CORRO_RANK", "3"}, {"CORRO_MEMBER_UUID", "00"}, {"A", "1"}};
-  const agent::Start start = server_start_of(plan, 1, {});
+  const agent::Start start = server_start_of(plan, 1, 1, {});
   EXPECT_EQ(start.program, plan.server);
   EXPECT_THAT(start.arguments, ElementsAre(plan.server, "server"));
   EXPECT_EQ(start.size, 2);
-  EXPECT_EQ(start.servers, 3);
+  EXPECT_EQ(start.servers, 6) << "others may come";
   EXPECT_EQ(start.directory, "/work");
   EXPECT_TRUE(start.adds_environment);
   EXPECT_THAT(start.environment,

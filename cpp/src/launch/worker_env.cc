@@ -131,8 +131,7 @@ Variables worker_variables(const JobFacts& job, const Seat& seat, const Variable
   return variables;
 }
 
-Variables server_variables(const JobFacts& job, int server) {
-  const size_t number = job.host_of_server(server);
+Variables server_variables(const JobFacts& job, int server, size_t number) {
   const JobHost& host = job.hosts[number];
   Variables variables = {{"CORRO_RUN", "1"},
                          {"CORRO_SERVER", std::to_string(server)},

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "launch/options.h"
+#include "wire/server_number.h"
 
 namespace corro::launch {
 
@@ -50,7 +51,10 @@ struct JobFacts {
   /// The number of the host that a rank of epoch 0 is on.
   [[nodiscard]] size_t host_of(int rank) const;
   [[nodiscard]] Seat seat_of(int rank) const;
-  /// The number of the host of a table server: they go around.
+  /// Table servers that may have been started in all: each that the job begins with may be
+  /// replaced once, or one of them so many times.
+  [[nodiscard]] int most_servers() const { return std::min(2 * servers, wire::kMostServers); }
+  /// The number of the host of a table server that the job begins with: they go around.
   [[nodiscard]] size_t host_of_server(int server) const {
     return static_cast<size_t>(server) % hosts.size();
   }
@@ -71,7 +75,7 @@ struct JobFacts {
                                          const Variables& base);
 
 /// The same for a table server. Pure.
-[[nodiscard]] Variables server_variables(const JobFacts& job, int server);
+[[nodiscard]] Variables server_variables(const JobFacts& job, int server, size_t host);
 
 /// Takes the place in another job, whose rank has started this one, out of it.
 void forget_place(Variables& base);
