@@ -12,6 +12,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kMostSeconds = 1e11;  ///< Some thousand years.
 constexpr size_t kRankStates = 7;
+constexpr uint64_t kMostPlaces = 1U << 16U;
 
 Json number_or_null(int number) { return number < 0 ? Json() : Json(number); }
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
@@ -120,6 +121,13 @@ Json json_of(const Board& board, UnixTime now) {
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<int> read_place(const Json& row) {
+  const Json* place = row.is_object() ? field_of(row, "place") : nullptr;
+  const bool is_one = place != nullptr && place->is_number_unsigned();
+  if (!is_one || place->get<uint64_t>() >= kMostPlaces) return std::nullopt;
+  return place->get<int>();
 }
 
 bool change(RankRow& row, const Json& fields) {

@@ -19,6 +19,8 @@ namespace corro::dashboard {
 /// Of seconds since 1970; none: it is no number of this era.
 [[nodiscard]] std::optional<UnixTime> time_of(const nlohmann::ordered_json& seconds);
 
+/// The place of a row. None: it is none of a job's.
+[[nodiscard]] std::optional<int> read_place(const nlohmann::ordered_json& row);
 /// Changes the fields of a row that this object has. False: it is none, or has a field of another
 /// kind.
 [[nodiscard]] bool change(RankRow& row, const nlohmann::ordered_json& fields);

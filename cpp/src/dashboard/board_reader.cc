@@ -10,8 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kMostPlaces = 1 << 16;
-
 bool read_time(const Json& json, const char* name, UnixTime& time) {
   const auto read = time_of(json.value(name, Json()));
   time = read.value_or(UnixTime{});
@@ -26,9 +24,8 @@ bool read_list(const Json& json, const char* name, const Read& read) {
 }
 
 bool read_rank(const Json& json, std::vector<RankRow>& ranks) {
-  const Json place = json.is_object() ? json.value("place", Json()) : Json();
-  if (!place.is_number_unsigned() || place.get<uint64_t>() >= kMostPlaces) return false;
-  return change(ranks.emplace_back(RankRow{.place = place.get<int>()}), json);
+  const auto place = read_place(json);
+  return place && change(ranks.emplace_back(RankRow{.place = *place}), json);
 }
 
 bool read_event(const Json& json, std::vector<Happening>& happenings) {

@@ -25,7 +25,6 @@ constexpr const char* kVersionField = "corro_history";
 constexpr uint64_t kPictureBytesPerAge = 6U << 20U;
 constexpr std::chrono::seconds kFirstAge = std::chrono::hours(1);
 constexpr size_t kBetweenStates = 1U << 20U;
-constexpr int kMostPlaces = 1 << 16;
 
 /// The fields of `now` that are others than those of `before`; null: none is.
 Json changes(const Json& before, const Json& now) {
@@ -38,11 +37,10 @@ Json changes(const Json& before, const Json& now) {
 
 /// The row of this place, which may be new; null: no job has such a place.
 RankRow* row_at(std::vector<RankRow>& ranks, const Json& fields) {
-  const Json place = fields.is_object() ? fields.value("place", Json()) : Json();
-  if (!place.is_number_unsigned() || place.get<uint64_t>() >= kMostPlaces) return nullptr;
-  const int number = place.get<int>();
-  auto row = std::ranges::lower_bound(ranks, number, {}, &RankRow::place);
-  if (row == ranks.end() || row->place != number) row = ranks.insert(row, {.place = number});
+  const auto place = read_place(fields);
+  if (!place) return nullptr;
+  auto row = std::ranges::lower_bound(ranks, *place, {}, &RankRow::place);
+  if (row == ranks.end() || row->place != *place) row = ranks.insert(row, {.place = *place});
   return &*row;
 }
 

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr UnixTime kBegun{seconds(1000)};
+constexpr UnixTime kStarted{seconds(1000)};
 
 RankRow rank_at(int place, RankState state, uint64_t step) {
   return {.place = place,
@@ -40,14 +40,14 @@ BoardCopy waiting_job() {
                             .state = JobState::kWaiting,
                             .summary = "rank 0 waits for rank 1 in allreduce #2",
                             .epoch = 3,
-                            .started = kBegun,
+                            .started = kStarted,
                             .ranks = {rank_at(0, RankState::kRunning, 41),
                                       rank_at(1, RankState::kRunning, 40)}},
-                .now = kBegun + seconds(64)};
+                .now = kStarted + seconds(64)};
   job.picture.ranks[0].awaits = 1;
   job.happenings = {
-      {.at = kBegun, .kind = "started", .rank = 0, .place = 0, .host = "node1"},
-      {.at = kBegun + seconds(60), .kind = "waiting", .place = 1, .cause = "too long"}};
+      {.at = kStarted, .kind = "started", .rank = 0, .place = 0, .host = "node1"},
+      {.at = kStarted + seconds(60), .kind = "waiting", .place = 1, .cause = "too long"}};
   return job;
 }
 
@@ -204,7 +204,7 @@ TEST(JobScreen, ColourIsAnAdditionOnly) {
 
 TEST(JobScreen, StepsASecondAreOfTheLastSeconds) {
   const auto at = [](int second, uint64_t step) {
-    return Board::Point{.at = kBegun + seconds(second), .step = step};
+    return Board::Point{.at = kStarted + seconds(second), .step = step};
   };
   EXPECT_FALSE(step_rate({}));
   EXPECT_FALSE(step_rate({at(0, 1)}));

@@ -8,7 +8,7 @@ namespace {
 constexpr char kEscape = '\x1b';
 constexpr char kDelete = '\x7f';
 constexpr std::string_view kPictures = "\xE2\x90";  ///< Of U+2400 to U+2421, without the last byte.
-constexpr std::string_view kMore = " \xE2\x80\xA6";
+constexpr std::string_view kCutSign = " \xE2\x80\xA6";
 constexpr size_t kBeforeFound =
     200;  ///< Bytes of a long line that are shown before what was found.
 
@@ -40,7 +40,7 @@ void add_picture(std::string& to, char control) {
 /// As clean(), of a text that may be long.
 std::string clean_piece(std::string_view piece) {
   const bool is_long = piece.size() > kMostLineBytes;
-  return clean(piece.substr(0, kMostLineBytes)) + std::string(is_long ? kMore : "");
+  return clean(piece.substr(0, kMostLineBytes)) + std::string(is_long ? kCutSign : "");
 }
 
 std::string lower(std::string_view text) {
