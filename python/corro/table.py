@@ -287,6 +287,16 @@ class Table:
             return self._tables.steps(self._number)
 
     @property
+    def copies(self) -> int:
+        """Servers that have each row, at least, as this rank knows; 1 in a process by itself.
+
+        1 + replicas, or all servers if they are fewer; one less for each server that is lost, until
+        what it had is copied to others. Does not block.
+        """
+        with _lock:
+            return self._tables.copies(self._number)
+
+    @property
     def lr(self) -> float:
         """The learning rate of the next push; it may be set, on all ranks alike."""
         return self._lr

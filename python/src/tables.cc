@@ -23,6 +23,7 @@
 
 #include "base/env.h"
 #include "raised.h"
+#include "table/service/server_search.h"
 #include "table/service/tables.h"
 #include "wire/server_bootstrap.h"
 
@@ -110,6 +111,7 @@ class Tables {
   }
 
   uint64_t steps(uint32_t number) const { return tables_->steps(checked(number)); }
+  uint32_t copies(uint32_t number) const { return tables_->copies(checked(number)); }
 
   /// Once, for one that was made with no tables.
   void serve(const table::ServedOptions& options) { tables_ = table::served_tables(options); }
@@ -176,6 +178,9 @@ Result<table::ServedOptions> served_options(double seconds, const std::function<
     CORRO_ASSIGN(const auto parsed, corro::io::SocketAddress::parse(address));
     options.servers.push_back(parsed);
   }
+  // Shared by the copies of the function.
+  const auto search = std::make_shared<table::ServerSearch>(environment.agent);
+  options.find_server = [search](uint32_t server) { return search->find(server); };
   return options;
 }
 
@@ -200,7 +205,8 @@ NB_MODULE(_tables, module) {
       .def("pull", &Tables::pull, "table"_a, "ids"_a, "count"_a, "values"_a)
       .def("push", &Tables::push, "table"_a, "ids"_a, "count"_a, "gradients"_a)
       .def("set_lr", &Tables::set_lr, "table"_a, "lr"_a)
-      .def("steps", &Tables::steps, "table"_a);
+      .def("steps", &Tables::steps, "table"_a)
+      .def("copies", &Tables::copies, "table"_a);
   module.def("local", &local);
   module.def("served", &served, "timeout"_a);
 }

@@ -115,6 +115,37 @@ def survives() -> None:
     print(f"survives with {corro.size()} ranks")
 
 
+def replaced() -> None:
+    """A server is killed, its rows are copied, and then the one that had the other copy is, too."""
+    corro.init()
+    table = corro.table.Table(
+        "t", DIM, optimizer=corro.table.SGD(lr=0.5), initial=corro.table.Normal(0.0, 1.0)
+    )
+    keys = np.arange(-5, KEYS)
+    start = table.pull(keys)
+    for step in range(STEPS):
+        if step in (5, 12):
+            corro.barrier()
+            if corro.rank() == 1:
+                os.kill(server_process(0 if step == 5 else 1), signal.SIGKILL)
+            push_until_copied(table)
+        table.push(*drawn(corro.rank(), step))
+    assert (table.pull(keys) == expected(start, keys, corro.size())).all()
+    print(f"replaced with {corro.size()} ranks")
+
+
+def push_until_copied(table: corro.table.Table) -> None:
+    """Pushes nothing until a server was lost, and all rows are on two servers again."""
+    end = time.monotonic() + 60
+    for copies in (1, 2):
+        while True:
+            table.push([], np.ones((0, DIM)))
+            if corro.broadcast_object(table.copies, root_rank=0) == copies:
+                break
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
 def lost() -> None:
     """A server is killed that alone had some rows; ranks are told, and go on."""
     corro.init()

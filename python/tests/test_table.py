@@ -44,6 +44,14 @@ def test_no_push_is_lost_with_a_server(launch: Launch, servers: int) -> None:
     assert "corro: server 1 was lost: killed by SIGKILL" in output
 
 
+def test_rows_are_copied_to_the_server_that_comes_for_a_lost_one(launch: Launch) -> None:
+    """Both servers that the job begins with are killed, one after the other."""
+    output = run(launch, "replaced")
+    assert output.count("replaced with 2 ranks") == 2
+    assert "corro: server 2 is started in the place of server 0" in output
+    assert "corro: server 3 is started in the place of server 1" in output
+
+
 def test_rows_that_nobody_has_are_named_and_ranks_go_on(launch: Launch) -> None:
     output = run(launch, "lost")
     assert len(re.findall(r"lost: table t: push \d+: server 1 \(127\.0\.0\.1:\d+\)", output)) == 2
