@@ -277,6 +277,9 @@ TEST(ServerStart, SaysWhichServerOfWhichJobItIs) {
                           std::pair("CORRO_NODES", "2"), std::pair("CORRO_RUN", "1"),
                           std::pair("CORRO_SERVER", "1"), std::pair("CORRO_SERVERS", "3"),
                           std::pair("CORRO_SIZE", "2")));
+  const agent::Start later = server_start_of(plan, 4, 0, {});
+  EXPECT_EQ(later.environment.at("CORRO_SERVER"), "4");
+  EXPECT_EQ(later.environment.at("CORRO_SERVERS"), "5") << "it is one of them";
 }
 
 }  // namespace

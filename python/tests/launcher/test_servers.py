@@ -115,6 +115,8 @@ def test_a_job_goes_on_without_a_server_that_is_lost(launcher: Launcher) -> None
 
     wait_until(lambda: lost() == ["server 0 was lost: killed by SIGKILL"], "an event")
     assert all(is_alive(pid) for pid in [*waiting.ranks, waiting.servers[1]])
+    wait_until(lambda: len(server_pids(waiting.said())) == 3, "another one in its place")
+    assert "corro: server 2 is started in the place of server 0\n" in waiting.said()
     assert waiting.go_on() == 0
     assert waiting.said().count("corro: server 0 was lost: killed by SIGKILL\n") == 1
     assert not waiting.left()
@@ -153,7 +155,8 @@ def test_servers_end_with_a_launcher_that_is_killed(launcher: Launcher) -> None:
 def test_what_a_server_says_is_shown_and_kept(launcher: Launcher) -> None:
     # 192.0.2.1 is nobody's address.
     waiting = Waiting(launcher, env={"CORRO_LISTEN": "192.0.2.1"})
-    wait_until(lambda: waiting.said().count("was lost: status 1\n") == 2, "both fail")
+    ends = [f"corro: server {server} was lost: status 1\n" for server in (0, 1)]
+    wait_until(lambda: all(end in waiting.said() for end in ends), "both fail")
     assert waiting.go_on() == 0
     for server in (0, 1):
         (line,) = (waiting.job.logs / f"server-{server}.log").read_text().splitlines()
