@@ -3,7 +3,7 @@
 //   LogReader reader("corro-runs/x");
 //   CORRO_ASSIGN(LogPart newest, reader.read(3, std::nullopt));      // of rank-3.log
 //   CORRO_ASSIGN(LogPart older, reader.read(3, newest.lines[0].at));
-//   LogMatches found = reader.search("loss", std::nullopt);          // in the files of all ranks
+//   CORRO_ASSIGN(LogMatches found, reader.search("loss", std::nullopt));  // of all ranks
 //
 // Each call reads a bounded part of a file, however fast the file grows: 256 KiB for lines, 16 MiB
 // for a search, from the end. To number lines a call reads on from where the last one has counted,
