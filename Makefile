@@ -122,6 +122,11 @@ lint: setup $(STAMPS)/packages-clang $(STAMPS)/packages-lint ## Run every format
 	$(call quiet,cmake --preset ci,cmake-ci)
 	@tools/lint.sh
 
+.PHONY: tidy
+tidy: setup $(STAMPS)/packages-clang ## Run clang-tidy over the sources that it has not passed yet
+	$(call quiet,cmake --preset ci,cmake-ci)
+	@$(VENV)/python tools/run_tidy.py
+
 .PHONY: floors
 floors: setup ## Check every include and import against the floors; print the large rooms and the changed prose
 	@$(VENV)/python tools/check_floors.py
