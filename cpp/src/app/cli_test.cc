@@ -274,10 +274,9 @@ TEST(CommandLine, StatusAndTopTakeAJobOrNone) {
 TEST(Completion, KnowsEveryCommandAndOption) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const std::string text = parse({"completion", shell})->text;
-    for (const char* word :
-         {"run", "doctor", "stacks", "status", "top", "dash", "address", "completion", "version",
-          "help", "show",
-          "log-dir", "output-dir", "timestamps", "timeout", "allow-single-node", "json"}) {
+    for (const char* word : {"run", "doctor", "stacks", "status", "top", "dash", "address",
+                             "completion", "version", "help", "show", "log-dir", "output-dir",
+                             "timestamps", "timeout", "allow-single-node", "json"}) {
       EXPECT_THAT(text, HasSubstr(word)) << shell;
     }
     EXPECT_THAT(text, Not(HasSubstr("corro-call"))) << shell;

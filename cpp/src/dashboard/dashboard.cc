@@ -28,7 +28,7 @@ Result<std::string> parse_address(std::string_view option, const std::string& te
 }
 
 Result<std::unique_ptr<Dashboard>> Dashboard::open(const Options& options,
-                                                    const SharedBoard& board) {
+                                                   const SharedBoard& board) {
   std::unique_ptr<Dashboard> made(new Dashboard(board, options.logs));
   auto routes = page_routes();
   Dashboard& one = *made;

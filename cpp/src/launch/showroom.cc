@@ -17,7 +17,8 @@ Result<Showroom> Showroom::create(std::string option, const std::string& wanted)
 Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open(const dashboard::SharedBoard& board,
                                                              const std::string& logs) {
   if (address_.empty()) return std::unique_ptr<dashboard::Dashboard>();
-  auto opened = dashboard::Dashboard::open({.address = address_, .token = token_, .logs = logs}, board);
+  auto opened =
+      dashboard::Dashboard::open({.address = address_, .token = token_, .logs = logs}, board);
   if (!opened.ok()) return opened.status().with_context(option_ + " " + address_);
   address_ = (*opened)->address();
   return opened;
