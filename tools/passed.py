@@ -319,7 +319,10 @@ class Memory:
         self._lock = threading.Lock()
 
     def _file(self, suite: Suite) -> Path:
+        """PATH is no input: the programs that it finds are of the suite's own environment, which is
+        its name, or Debian's packages, which are facts. It is another one for each who asks."""
         told = sorted(f"{name}={value}" for name, value in suite.environment.items())
+        told = [each for each in told if not each.startswith("PATH=")]
         root = str(self._digests.root)
         installed = distributions(self._digests.root / suite.venv) if suite.venv else []
         words = [word.replace(root, "") for word in (suite.name, *suite.command, *told, *installed)]

@@ -138,6 +138,7 @@ def test_command_variables_and_facts_are_inputs(tree: Path) -> None:
     assert memory_of(tree).find(suite_of(tree, command=(sys.executable, "-X", "dev"))) is None
     assert memory_of(tree).find(suite_of(tree, environment={"CORRO_COMMIT": "1"})) is None
     assert memory_of(tree, around="another kernel").find(suite_of(tree)) is None
+    assert memory_of(tree).find(suite_of(tree, environment={"PATH": "/bin"})) is not None
 
 
 def test_facts_tell_variables_apart() -> None:

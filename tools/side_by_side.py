@@ -36,13 +36,20 @@ def fits(job: Job[T], running: Sequence[Job[T]], processors: int) -> bool:
     return len(running) < MOST_A_PROCESSOR * processors and load <= SLACK * processors
 
 
-def run_side_by_side(jobs: Sequence[Job[T]], processors: int) -> list[T]:
-    """Runs them all, each in a thread; returns what they returned, in the order of the jobs."""
+def run_side_by_side(
+    jobs: Sequence[Job[T]], processors: int, idle: Callable[[], None] = lambda: None
+) -> list[T]:
+    """Runs them all, each in a thread; returns what they returned, in the order of the jobs.
+
+    Calls `idle` whenever none runs and another one is to begin.
+    """
     waiting = list(range(len(jobs)))
     running: dict[Future[T], int] = {}
     done: dict[int, T] = {}
     with ThreadPoolExecutor(MOST_A_PROCESSOR * processors) as pool:
         while waiting or running:
+            if not running:
+                idle()
             beside = [jobs[index] for index in running.values()]
             index = next((each for each in waiting if fits(jobs[each], beside, processors)), None)
             if index is not None:

@@ -42,6 +42,13 @@ def test_everything_runs_and_never_more_than_fits() -> None:
     assert len(seen) == len(jobs)
 
 
+def test_it_is_told_when_none_runs() -> None:
+    seen: list[str] = []
+    jobs = [Job(need, partial(seen.append, f"{need}")) for need in (2.0, 2.5, 3.0)]
+    run_side_by_side(jobs, 2, idle=lambda: seen.append("none"))
+    assert seen == ["none", "2.0", "none", "2.5", "none", "3.0"]
+
+
 def test_a_short_one_passes_one_that_does_not_fit() -> None:
     gate = threading.Event()
     order: list[str] = []

@@ -133,7 +133,8 @@ class Runner:
         try:
             for kind in dict.fromkeys(suite.kind for suite in suites):
                 together = [each for each in left if each.kind == kind and not each.alone]
-                done += run_side_by_side([self._job(each) for each in together], processors)
+                jobs = [self._job(each) for each in together]
+                done += run_side_by_side(jobs, processors, idle=self._remember)
                 self._remember()
             for suite in left:
                 if suite.alone:
