@@ -69,6 +69,19 @@ def test_a_fit_reports_its_errors_and_writes_the_calibration(params: tuple[Path,
         assert words in said
 
 
+def test_tables_are_placed_with_reasons(tmp_path: Path) -> None:
+    file, cluster = str(EXAMPLES / "criteo_tables.yaml"), str(EXAMPLES / "t4_home.yaml")
+    text = answer("plan", "tables", file, "--cluster", cluster, "--json", str(tmp_path / "t.json"))
+    plan = json.loads((tmp_path / "t.json").read_text())
+    assert f"--servers {plan['servers']} " in text
+    places = {table["name"]: table["placement"] for table in plan["tables"]}
+    assert len(places) == 26
+    assert places["C3"] == "served", "ten million rows"
+    assert places["C20"] == "replicated", "four rows"
+    assert all(table["why"] for table in plan["tables"])
+    assert json.loads(answer("plan", "tables", file, "--cluster", cluster, "--json", "-")) == plan
+
+
 def test_a_prediction_keeps_the_columns_and_adds_two(params: tuple[Path, str]) -> None:
     path = MEASURED / "megatron_a100_steps.csv"
     text = answer("plan", "predict", str(path), "--params", str(params[0]))
@@ -316,6 +329,12 @@ BAD: list[tuple[list[str], dict[str, str], str]] = [
     (["plan", "predict", "none.csv"], {}, "none.csv"),
     (["plan", "predict", CLUSTER], {}, "a100_64.yaml:1: "),
     (["plan", "partition", "x.json"], {"x.json": "{}"}, "x.json"),
+    (["plan", "tables", "x.yaml"], {"x.yaml": "corro_tables: 1"}, "--cluster: is missing"),
+    (
+        ["plan", "tables", "x.yaml", "--cluster", CLUSTER],
+        {"x.yaml": "corro_tables: 1"},
+        "x.yaml: batch: ",
+    ),
     (["plan", "partition", "x.json", "--devices", "two"], {"x.json": "{}"}, "--devices"),
     (["plan", "compare", "a.json", "a.json"], {"a.json": "[]"}, "a.json"),
     (["plan", "export", "a.json"], {"a.json": '{"corro_decision": 9}'}, "a.json:1: "),

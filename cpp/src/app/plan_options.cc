@@ -58,6 +58,12 @@ Examples:
   corro plan export plan.json -o graph.json      the graph that corro's executor runs
 )";
 
+constexpr const char* kTablesExamples = R"(
+Examples:
+  corro plan tables tables.yaml --cluster cluster.yaml
+  corro plan tables tables.yaml --cluster cluster.yaml --json tables.json
+)";
+
 constexpr const char* kProbeExamples = R"(
 Examples:
   corro probe -o cluster.yaml                 measures this machine
@@ -184,6 +190,12 @@ void describe_plans(CLI::App& plan, RawPlan& raw) {
   add_choice(exported, raw, "--to", "PROGRAM", {"corro", "megatron"},
              "corro (the default) or megatron");
   add_value(exported, raw, "-o,--output", "FILE", "Write it here; default: print it");
+  CLI::App& tables =
+      *plan.add_subcommand("tables", "Decide which tables servers have, and how many");
+  tables.footer(kTablesExamples);
+  add_files(tables, raw, "Tables, YAML or JSON", 1);
+  add_value(tables, raw, "--cluster", "FILE", "On what: a cluster file");
+  add_value(tables, raw, "--json", "FILE", "Write what was decided; -: print it");
 }
 
 }  // namespace

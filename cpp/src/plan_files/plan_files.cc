@@ -21,6 +21,11 @@ Result<plan::Model> load_model(const std::string& path, const plan::ModelOptions
   return plan::read_model(text, path, options);
 }
 
+Result<plan::Tables> load_tables(const std::string& path) {
+  CORRO_ASSIGN(const std::string text, read_text(path, plan::kMostYamlBytes));
+  return plan::read_tables(text, path);
+}
+
 Result<plan::Cluster> load_cluster(const std::string& path) {
   CORRO_ASSIGN(const std::string text, read_text(path, plan::kMostYamlBytes));
   return read_cluster(text, path);

@@ -17,6 +17,7 @@
 #include "plan/cost/profile_file.h"
 #include "plan/model/model_file.h"
 #include "plan/report/decision_file.h"
+#include "plan/tables/tables_file.h"
 
 namespace corro::plan_files {
 
@@ -31,6 +32,7 @@ namespace corro::plan_files {
 [[nodiscard]] Result<plan::Cluster> read_cluster(const std::string& text, const std::string& name);
 [[nodiscard]] Result<plan::Calibration> load_calibration(const std::string& path);
 [[nodiscard]] Result<plan::Profile> load_profile(const std::string& path);
+[[nodiscard]] Result<plan::Tables> load_tables(const std::string& path);
 [[nodiscard]] Result<plan::DecisionFile> load_decision(const std::string& path);
 
 }  // namespace corro::plan_files

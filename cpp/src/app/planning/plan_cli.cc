@@ -142,8 +142,9 @@ void finish_question(Checked& checked, PlanCommand& command) {
 PlanAction action_of(const CLI::App& program) {
   if (program.got_subcommand("probe")) return PlanAction::kProbe;
   const CLI::App& plan = *program.get_subcommand("plan");
-  for (const PlanAction action : {PlanAction::kFit, PlanAction::kPredict, PlanAction::kPartition,
-                                  PlanAction::kCompare, PlanAction::kWhatif, PlanAction::kExport}) {
+  for (const PlanAction action :
+       {PlanAction::kFit, PlanAction::kPredict, PlanAction::kPartition, PlanAction::kCompare,
+        PlanAction::kWhatif, PlanAction::kExport, PlanAction::kTables}) {
     const std::string name = name_of(action);
     if (plan.got_subcommand(name.substr(name.rfind(' ') + 1))) return action;
   }
@@ -219,9 +220,13 @@ Result<PlanCommand> finish_plan(const CLI::App& program, const RawPlan& raw) {
     command.question.cluster = checked.text("--cluster");
     command.output = checked.text("--output");
     command.target = checked.find("--to") == nullptr ? "corro" : checked.text("--to");
+    command.json = checked.text("--json");
   }
   if (command.action == PlanAction::kWhatif && raw.removed.empty()) {
     checked.refuse("--remove", "is missing: the name of a host");
+  }
+  if (command.action == PlanAction::kTables && command.question.cluster.empty()) {
+    checked.refuse("--cluster", "is missing: a cluster file, which corro probe writes");
   }
   CORRO_TRY(checked.status());
   return command;
@@ -242,9 +247,9 @@ Result<PlanRequest> parse_plan_line(const std::vector<std::string>& arguments) {
 
 std::string name_of(PlanAction action) {
   constexpr const char* kNames[] = {
-      "corro plan",         "corro plan",           "corro plan fit",
-      "corro plan predict", "corro plan partition", "corro plan compare",
-      "corro plan whatif",  "corro plan export",    "corro probe"};
+      "corro plan",           "corro plan",         "corro plan fit",    "corro plan predict",
+      "corro plan partition", "corro plan compare", "corro plan whatif", "corro plan export",
+      "corro plan tables",    "corro probe"};
   return kNames[static_cast<size_t>(action)];
 }
 

@@ -20,6 +20,7 @@ enum class PlanAction : uint8_t {
   kCompare,
   kWhatif,
   kExport,
+  kTables,
   kProbe
 };
 
@@ -44,7 +45,7 @@ struct PlanCommand {
   PlanQuestion question;             ///< kPlan, kMeasure, kWhatif.
   std::vector<std::string> removed;  ///< kWhatif: names of hosts.
   bool explain = false;
-  std::string json;  ///< Files to write; "": none, "-": stdout.
+  std::string json;  ///< Files to write; "": none, "-": stdout. Of kTables, too.
   std::string svg;
   std::string html;
   std::vector<std::string> files;  ///< Inputs of the other actions.

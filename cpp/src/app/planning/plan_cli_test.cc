@@ -234,6 +234,7 @@ TEST(PlanCommandLine, HelpHasExamples) {
                                                   {"plan", "compare"},
                                                   {"plan", "whatif"},
                                                   {"plan", "export"},
+                                                  {"plan", "tables"},
                                                   {"probe"}}) {
     std::vector<std::string> words = command;
     words.emplace_back("--help");

@@ -25,6 +25,8 @@ Result<Outcome> carry_out(const PlanCommand& command, const Variables& environme
       return plan_without(command);
     case PlanAction::kExport:
       return export_plan(command);
+    case PlanAction::kTables:
+      return plan_tables(command);
     case PlanAction::kMeasure:
     case PlanAction::kProbe:
       break;

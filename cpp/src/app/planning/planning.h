@@ -29,6 +29,8 @@ struct Outcome {
 [[nodiscard]] Result<Outcome> export_plan(const PlanCommand& command);
 [[nodiscard]] Result<Outcome> fit_runs(const PlanCommand& command);
 [[nodiscard]] Result<Outcome> predict_runs(const PlanCommand& command);
+/// Decides where the tables of a file are.
+[[nodiscard]] Result<Outcome> plan_tables(const PlanCommand& command);
 [[nodiscard]] Result<Outcome> partition_instance(const PlanCommand& command);
 /// Becomes the job that runs every plan (python/corro/torch/measure.py). Comes back with an exit
 /// status if there is none.

@@ -13,6 +13,7 @@
 #include "plan/report/decision_file.h"
 #include "plan/report/drawing.h"
 #include "plan/report/megatron.h"
+#include "plan/report/tables_report.h"
 #include "plan/report/text_report.h"
 #include "plan/search/planner.h"
 #include "plan_files/plan_files.h"
@@ -96,6 +97,19 @@ Result<Outcome> export_plan(const PlanCommand& command) {
   }
   if (command.output.empty()) return Outcome{.printed = std::move(text)};
   return Outcome{.printed = "", .files = {{command.output, std::move(text)}}};
+}
+
+Result<Outcome> plan_tables(const PlanCommand& command) {
+  CORRO_ASSIGN(const plan::Tables tables, plan_files::load_tables(command.files[0]));
+  CORRO_ASSIGN(const plan::Cluster cluster, plan_files::load_cluster(command.question.cluster));
+  auto decision = plan::decide_tables(tables, cluster);
+  if (!decision.ok()) return decision.status().with_context(command.files[0]);
+  if (command.json == "-") return Outcome{.printed = plan::tables_to_json(tables, *decision)};
+  Outcome outcome{.printed = plan::format_tables(tables, *decision, cluster)};
+  if (!command.json.empty()) {
+    outcome.files.push_back({command.json, plan::tables_to_json(tables, *decision)});
+  }
+  return outcome;
 }
 
 }  // namespace corro::app
