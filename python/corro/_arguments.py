@@ -3,6 +3,7 @@ value, where the binding would say that no signature fits."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from operator import index
@@ -25,6 +26,19 @@ def whole(what: str, value: object, least: int, most: int) -> int:
             f"{what} has to be a whole number from {least} to {most}, not {value!r}"
         )
     return number
+
+
+def size(what: str, value: object) -> int:
+    """Returns a number of bytes: whole, or as text with a unit, such as "4GiB" or "1.5 MiB"."""
+    if not isinstance(value, str):
+        return whole(what, value, 0, MOST_U64)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])iB", value.strip())
+    if found is None:
+        raise InvalidArgumentError(
+            f'{what} has to be a number of bytes, or text such as "4GiB" or "512 MiB", not'
+            f" {value!r}"
+        )
+    return whole(what, round(float(found[1]) * 1024 ** ("KMGT".index(found[2]) + 1)), 0, MOST_U64)
 
 
 def number(what: str, value: object) -> float:

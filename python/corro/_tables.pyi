@@ -2,7 +2,7 @@
 
 Optimizer = tuple[int, float, float, float, float, float, float, float, float, float]
 Initial = tuple[int, float, float]
-Retention = tuple[int, int, int]
+Retention = tuple[int, int, int, str]
 
 def local() -> Tables:
     """Returns tables of this process alone."""

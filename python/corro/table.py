@@ -190,7 +190,8 @@ class Table:
         initial: Initial = Constant(0.0),
         admit_after: int = 1,
         evict_after: int = 0,
-        budget: int = 0,
+        budget: int | str = 0,
+        spill: str | os.PathLike[str] | None = None,
         replicas: int = 1,
     ) -> None:
         """Makes the table, or finds it on its servers. Blocks until these have answered.
@@ -207,15 +208,18 @@ class Table:
             admit_after: a key gets its row with this push of it; earlier gradients are dropped. By
                 a sketch of counts, so a few come too early.
             evict_after: a row goes that no push has changed for so many steps; 0: never.
-            budget: bytes of rows and index on each server, beyond which rows that were not used
-                lately go; 0: no limit.
+            budget: bytes of rows and index in the memory of each server, or text such as "4GiB",
+                beyond which rows that were not used lately go; 0: no limit.
+            spill: a folder on a local disk of each server, where rows beyond the budget lie instead
+                of going. It is made if it is not there, and nothing stays in it.
             replicas: further servers that have each row, up to 3; with fewer servers as many as
                 there are. So many may be lost before rows are.
 
         Raises:
             InvalidArgumentError: a value is none of these, or other ranks have made the table
                 otherwise.
-            FailedPreconditionError: the job has several ranks and no servers.
+            FailedPreconditionError: the job has several ranks and no servers, or a server cannot
+                use the folder `spill`.
             UnavailableError: so many servers are lost that nobody has some rows.
         """
         self._name = str(name)
@@ -235,7 +239,8 @@ class Table:
         retention = (
             _arguments.whole("admit_after", admit_after, 0, _arguments.MOST_U32),
             _arguments.whole("evict_after", evict_after, 0, _arguments.MOST_U32),
-            _arguments.whole("budget", budget, 0, _arguments.MOST_U64),
+            _arguments.size("budget", budget),
+            "" if spill is None else os.path.abspath(os.fspath(spill)),
         )
         with _lock:
             self._tables = _tables_of_process(self._name)
@@ -317,6 +322,7 @@ class Table:
         Raises:
             InvalidArgumentError: ids are no integers.
             UnavailableError: so many servers are lost that nobody has some rows.
+            DataLossError: a row cannot be read from a server's disk, or is not what was written.
             TimeoutError: a server has not answered in time.
         """
         keys = _keys(ids)
@@ -340,8 +346,11 @@ class Table:
             InvalidArgumentError: shapes do not fit, or a gradient is not finite; nothing has
                 changed, and other ranks wait for this one.
             TimeoutError: names ranks that have not pushed in time. Whether the step was taken is
-                not known after this and the next one: the table is of no use any more.
+                not known after this and those below: the table takes no more pushes.
+            ResourceExhaustedError: a server has no memory for new rows, or its disk no room. Pulls
+                go on; one server may have taken the step where another one could not.
             UnavailableError: so many servers are lost that nobody has some rows.
+            DataLossError: a row cannot be read from a server's disk, or is not what was written.
         """
         keys = _keys(ids)
         gradients = numpy.ascontiguousarray(grads, numpy.float32)

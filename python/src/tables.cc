@@ -2,7 +2,7 @@
 // GIL, raise. Arrays are addresses, which the caller keeps alive; dtypes are _native's numbers.
 //
 //   tables = _tables.served(60.0)   # or _tables.local()
-//   number = tables.open("users", 16, F32, 0, (0, 0.01, ...), (0, 0.0, 0.0), (0, 0, 0))
+//   number = tables.open("users", 16, F32, 0, (0, 0.01, ...), (0, 0.0, 0.0), (0, 0, 0, ""), 1)
 //   tables.pull(number, ids.ctypes.data, len(ids), values.ctypes.data)
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -44,8 +44,8 @@ using GivenOptimizer =
     std::tuple<int, float, float, float, float, float, float, float, float, float>;
 /// Kind, low, high.
 using GivenInitial = std::tuple<int, float, float>;
-/// least_pushes, idle_steps, most_bytes.
-using GivenRetention = std::tuple<uint32_t, uint32_t, uint64_t>;
+/// least_pushes, idle_steps, most_bytes, spill.
+using GivenRetention = std::tuple<uint32_t, uint32_t, uint64_t, std::string>;
 
 template <typename Enum>
 Enum enum_of(int number, int count, const char* what) {
@@ -75,14 +75,14 @@ class Tables {
   uint32_t open(std::string name, uint32_t dim, int dtype, uint64_t seed,
                 const GivenOptimizer& optimizer, const GivenInitial& initial,
                 const GivenRetention& retention, uint32_t replicas) {
-    const auto& [least_pushes, idle_steps, most_bytes] = retention;
+    const auto& [least_pushes, idle_steps, most_bytes, spill] = retention;
     const table::TableSpec spec{.name = std::move(name),
                                 .dim = dim,
                                 .dtype = enum_of<corro::DType>(dtype, corro::kDTypeCount, "dtype"),
                                 .seed = seed,
                                 .optimizer = optimizer_of(optimizer),
                                 .initial = initial_of(initial),
-                                .retention = {least_pushes, idle_steps, most_bytes}};
+                                .retention = {least_pushes, idle_steps, most_bytes, spill}};
     table::TableNumber number = 0;
     run([&]() -> Status {
       CORRO_ASSIGN(number, tables_->open(spec, replicas));

@@ -5,7 +5,6 @@
 namespace corro::table {
 namespace {
 
-constexpr size_t place_bytes(bool dated) { return dated ? 17 : 13; }
 constexpr uint32_t kStaggered = 1024;  ///< From this size on, shards have sizes of their own.
 
 constexpr uint32_t whole_groups(uint32_t places) { return (places + kGroup - 1) / kGroup * kGroup; }

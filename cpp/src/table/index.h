@@ -31,6 +31,9 @@ class Index {
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
   static constexpr uint32_t kSlots = 1U << 31U;  ///< Slots are below it.
 
+  /// Of an entry.
+  [[nodiscard]] static constexpr size_t place_bytes(bool dated) { return dated ? 17 : 13; }
+
   /// `shard` in [0, 64) says where its steps of growth begin. Entries have dates if `dated`.
   Index(uint32_t shard, bool dated);
 
@@ -62,6 +65,9 @@ class Index {
   void erase(uint32_t place);
 
   [[nodiscard]] uint32_t slot_at(uint32_t place) const { return slots()[place] & ~kUsed; }
+  /// The slot and the bit of used_at(): all 32 bits, for whoever has another use for the bit.
+  [[nodiscard]] uint32_t number_at(uint32_t place) const { return slots()[place]; }
+  void set_number(uint32_t place, uint32_t number) { slots()[place] = number; }
   [[nodiscard]] uint64_t key_at(uint32_t place) const { return keys()[place]; }
   /// Bit i is set when there is an entry at `group` + i.
   [[nodiscard]] uint32_t entries_of(uint32_t group) const { return match_high(tags() + group); }

@@ -4,14 +4,24 @@
 
 namespace corro::table {
 
-KeyedRows::KeyedRows(uint64_t seed, const Retention& retention, size_t row_bytes)
-    : seed_(seed_for(Use::kIndex, seed)), retention_(retention), rows_(row_bytes) {
-  if (retention.least_pushes > 1) sketch_.emplace(seed, retention.least_pushes);
+KeyedRows::KeyedRows(const TableSpec& spec, size_t row_bytes, std::unique_ptr<Disk> disk,
+                     uint64_t segment_bytes)
+    : seed_(seed_for(Use::kIndex, spec.seed)), retention_(spec.retention), rows_(row_bytes) {
+  if (disk) {
+    tiers_ = std::make_unique<RowTiers>(RowTiers::Options{.table = spec.name,
+                                                          .most_bytes = retention_.most_bytes,
+                                                          .row_bytes = row_bytes,
+                                                          .segment_bytes = segment_bytes},
+                                        std::move(disk), static_cast<RowTiers::Numbers&>(*this));
+    retention_.most_bytes = 0;
+  }
+  if (retention_.least_pushes > 1) sketch_.emplace(spec.seed, retention_.least_pushes);
   shards_.reserve(kShards);
   for (uint32_t shard = 0; shard < kShards; ++shard) {
-    shards_.emplace_back(shard, retention.idle_steps != 0);
+    shards_.emplace_back(shard, retention_.idle_steps != 0);
     index_bytes_ += shards_.back().bytes();
   }
+  if (tiers_) tiers_->set_index_bytes(index_bytes_);
 }
 
 uint32_t KeyedRows::make(uint64_t hash, uint64_t key) {
@@ -19,7 +29,7 @@ uint32_t KeyedRows::make(uint64_t hash, uint64_t key) {
   if (retention_.idle_steps != 0) remove_idle(index, hash, key);
   if (sketch_ && !sketch_->admits(key)) return kNone;
   make_place_in(static_cast<uint32_t>(hash >> kShardShift));
-  const uint32_t slot = rows_.take();
+  const uint32_t slot = take(key);
   const uint32_t place = index.insert(hash, key, slot);
   if (retention_.idle_steps != 0) index.set_date(place, step_);
   ++admitted_;
@@ -37,7 +47,13 @@ uint32_t KeyedRows::put(uint64_t hash, uint64_t key, uint32_t date) {
   uint32_t place = index.find(hash, key);
   if (place == kNone) {
     make_place_in(static_cast<uint32_t>(hash >> kShardShift));
-    place = index.insert(hash, key, rows_.take());
+    place = index.insert(hash, key, take(key));
+  } else if (tiers_ && RowTiers::is_cold(index.number_at(place))) {
+    const uint32_t slot = tiers_->take(key);
+    tiers_->give(index.number_at(place));
+    index.set_number(place, slot);
+  } else if (tiers_) {
+    tiers_->change(index.number_at(place));
   }
   if (retention_.idle_steps != 0) index.set_date(place, date);
   return index.slot_at(place);
@@ -67,6 +83,7 @@ void KeyedRows::make_place_in(uint32_t shard) {
   const size_t before = index.bytes();
   index.make_room([this](uint64_t key) { return hash(key); }, fits);
   index_bytes_ += index.bytes() - before;
+  if (tiers_) tiers_->set_index_bytes(index_bytes_);
 }
 
 bool KeyedRows::evict_from(uint32_t shard) {
@@ -97,9 +114,48 @@ uint32_t KeyedRows::next_cold(uint32_t shard) {
 }
 
 void KeyedRows::remove(Index& index, uint32_t place) {
-  rows_.give(index.slot_at(place));
+  give(index, place);
   index.erase(place);
   ++evicted_;
+}
+
+uint32_t KeyedRows::take(uint64_t key) { return tiers_ ? tiers_->take(key) : rows_.take(); }
+
+void KeyedRows::give(const Index& index, uint32_t place) {
+  if (tiers_) {
+    tiers_->give(index.number_at(place));
+  } else {
+    rows_.give(index.slot_at(place));
+  }
+}
+
+// -- tiers ----------------------------------------------------------------------------------------
+
+Status KeyedRows::prepare(size_t cold, size_t added) {
+  return tiers_->prepare({.rows = entries(),
+                          .brought = cold,
+                          .added = added,
+                          .entry_bytes = Index::place_bytes(retention_.idle_steps != 0)});
+}
+
+uint64_t KeyedRows::entries() const {
+  uint64_t sum = 0;
+  for (const Index& index : shards_) sum += index.entries();
+  return sum;
+}
+
+/// Also of a row that is idle, and not removed yet.
+uint32_t KeyedRows::number_of(uint64_t key) const {
+  const uint64_t hashed = hash(key);
+  const Index& index = index_of(hashed);
+  const uint32_t place = index.find(hashed, key);
+  return place == kNone ? kNone : index.number_at(place);
+}
+
+void KeyedRows::set_number(uint64_t key, uint32_t number) {
+  const uint64_t hashed = hash(key);
+  Index& index = index_of(hashed);
+  index.set_number(index.find(hashed, key), number);
 }
 
 void KeyedRows::begin_step(uint64_t step) {
@@ -111,6 +167,7 @@ void KeyedRows::end_step(size_t keys) {
   constexpr size_t kKeysOfGroup = 8;
   done_ = step_;
   if (retention_.idle_steps != 0) sweep(1 + keys / kKeysOfGroup);
+  if (tiers_) tiers_->settle();
 }
 
 void KeyedRows::sweep(size_t groups) {
@@ -128,10 +185,14 @@ void KeyedRows::sweep(size_t groups) {
 }
 
 TableStats KeyedRows::stats() const {
-  return {.rows = rows_.count(),
-          .bytes = rows_.bytes() + index_bytes_,
-          .evicted = evicted_,
-          .admitted = admitted_};
+  TableStats stats{.rows = rows_.count(),
+                   .bytes = rows_.bytes() + index_bytes_,
+                   .evicted = evicted_,
+                   .admitted = admitted_};
+  if (!tiers_) return stats;
+  stats.rows = entries();
+  tiers_->count(stats);
+  return stats;
 }
 
 }  // namespace corro::table

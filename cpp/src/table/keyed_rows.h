@@ -16,16 +16,20 @@
 //                 (CLOCK; Corbato, "A paging experiment with the Multics system", 1968). A new row
 //                 is not touched yet: keys that come once go before others. After 64 rows that
 //                 were all touched, the next one goes.
+//   spill           No row goes for most_bytes. Rows have numbers in the place of slots, and RowTiers
+//                   says which of them are in memory (row_tiers.h).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "table/hash.h"
 #include "table/index.h"
+#include "table/row_tiers.h"
 #include "table/rows.h"
 #include "table/sketch.h"
 #include "table/types.h"
@@ -33,11 +37,13 @@
 namespace corro::table {
 
 /// Externally synchronized.
-class KeyedRows {
+class KeyedRows final : private RowTiers::Numbers {
  public:
   static constexpr uint32_t kNone = Index::kNone;
 
-  KeyedRows(uint64_t seed, const Retention& retention, size_t row_bytes);
+  /// `disk`: for the rows beyond most_bytes, in segments of that size; null: those go.
+  KeyedRows(const TableSpec& spec, size_t row_bytes, std::unique_ptr<Disk> disk,
+            uint64_t segment_bytes);
 
   [[nodiscard]] uint64_t hash(uint64_t key) const { return hash_of(seed_, key); }
 
@@ -61,6 +67,28 @@ class KeyedRows {
     if (retention_.most_bytes != 0) index.set_used(place);
     return index.slot_at(place);
   }
+  /// Null without `spill`. With it the following two are in the place of find() and touch(), and
+  /// what returns a slot returns one of it.
+  [[nodiscard]] RowTiers* tiers() const { return tiers_.get(); }
+  /// The number of a key's row, or kNone.
+  [[nodiscard]] uint32_t find_number(uint64_t hash, uint64_t key) const {
+    const Index& index = index_of(hash);
+    const uint32_t place = index.find(hash, key);
+    return place == kNone || idle_at(index, place) ? kNone : index.number_at(place);
+  }
+  /// Memory and disk have room for a push or an import of keys, of which `cold` have rows on disk and
+  /// `added` have none. As RowTiers::prepare().
+  [[nodiscard]] Status prepare(size_t cold, size_t added);
+
+  /// A push touches the row of a key that has one; bring() also brings it into memory from the disk,
+  /// with anything in it, and returns its slot.
+  void set_date(uint64_t hash, uint64_t key) {
+    if (retention_.idle_steps == 0) return;
+    Index& index = index_of(hash);
+    index.set_date(index.find(hash, key), step_);
+  }
+  [[nodiscard]] uint32_t bring(uint64_t hash, uint64_t key) { return put(hash, key, step_); }
+
   /// Makes a row, with anything in it, for a key that touch() did not find; kNone if the key has to
   /// come more often. Other rows may go: then evicted() is another, and their slots are no more.
   [[nodiscard]] uint32_t make(uint64_t hash, uint64_t key);
@@ -76,13 +104,15 @@ class KeyedRows {
   }
   /// The step that touched a key's row last, modulo 2^32; 0 where rows do not become idle.
   [[nodiscard]] uint32_t date_of(uint64_t hash, uint64_t key) const;
-  /// The slot of a key's row; makes one, with anything in it, whatever retention says.
+  /// The slot of a key's row, which is in memory then, with anything in it if it was not; makes one,
+  /// whatever retention says.
   [[nodiscard]] uint32_t put(uint64_t hash, uint64_t key, uint32_t date);
   /// The key has a row, which goes.
   void take_out(uint64_t hash, uint64_t key) {
     Index& index = index_of(hash);
-    rows_.give(index.slot_at(index.find(hash, key)));
-    index.erase(index.find(hash, key));
+    const uint32_t place = index.find(hash, key);
+    give(index, place);
+    index.erase(place);
   }
   /// So many steps are done.
   void set_steps(uint64_t steps) { step_ = done_ = static_cast<uint32_t>(steps); }
@@ -122,6 +152,11 @@ class KeyedRows {
   [[nodiscard]] bool evict_from(uint32_t shard);
   [[nodiscard]] uint32_t next_cold(uint32_t shard);
   void remove(Index& index, uint32_t place);
+  [[nodiscard]] uint32_t take(uint64_t key);
+  void give(const Index& index, uint32_t place);
+  [[nodiscard]] uint64_t entries() const;
+  [[nodiscard]] uint32_t number_of(uint64_t key) const override;
+  void set_number(uint64_t key, uint32_t number) override;
   void sweep(size_t groups);
 
   uint64_t seed_;
@@ -129,7 +164,8 @@ class KeyedRows {
   std::optional<Sketch> sketch_;
   std::vector<Index> shards_;
   std::array<uint32_t, kShards> hands_{};  ///< Where each shard looks for a cold row next.
-  Rows rows_;
+  Rows rows_;                              ///< Without tiers.
+  std::unique_ptr<RowTiers> tiers_;
   size_t index_bytes_ = 0;
   uint32_t step_ = 0;         ///< Of the push that is under way, modulo 2^32.
   uint32_t done_ = 0;         ///< The last step that is done.

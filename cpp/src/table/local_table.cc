@@ -39,7 +39,7 @@ Status check_lr(const std::string& table, float lr) {
 // one away, of a key of the same block for example: from then on, every key is looked up again.
 class LocalTable::Body {
  public:
-  explicit Body(const TableSpec& spec)
+  Body(const TableSpec& spec, std::unique_ptr<Disk> disk, uint64_t segment_bytes)
       : spec_(spec),
         layout_(layout_of(spec)),
         rounding_seed_(seed_for(Use::kRounding, spec.seed)),
@@ -50,24 +50,27 @@ class LocalTable::Body {
                                [static_cast<size_t>(spec.dtype)]),
         rounds_(spec.dtype != DType::kF32),
         arguments_{.dim = spec.dim, .optimizer = spec.optimizer},
-        rows_(spec.seed, spec.retention, layout_.bytes()),
+        rows_(spec, layout_.bytes(), std::move(disk), segment_bytes),
         initial_(spec.dim) {}
 
   [[nodiscard]] const TableSpec& spec() const { return spec_; }
   [[nodiscard]] TableStats stats() const { return rows_.stats(); }
 
-  void pull(std::span<const uint64_t> keys, std::span<float> values) const {
+  Status pull(std::span<const uint64_t> keys, std::span<float> values) const {
     CORRO_CHECK(values.size() == keys.size() * spec_.dim, keys.size(), values.size(), spec_.dim);
+    if (rows_.tiers() != nullptr) return pull_from_tiers(keys, values);
     for (size_t begin = 0; begin < keys.size(); begin += kKeysAhead) {
       const size_t count = std::min(kKeysAhead, keys.size() - begin);
       pull_block(keys.subspan(begin, count), values.subspan(begin * spec_.dim, count * spec_.dim));
     }
+    return {};
   }
 
   Status push(std::span<const uint64_t> keys, std::span<const float> gradients, uint64_t step) {
     CORRO_CHECK(gradients.size() == keys.size() * spec_.dim, keys.size(), gradients.size(),
                 spec_.dim);
     CORRO_TRY(check_push(keys, gradients));
+    if (rows_.tiers() != nullptr) return push_to_tiers(keys, gradients, step);
     rows_.begin_step(step);
     for (size_t begin = 0; begin < keys.size(); begin += kKeysAhead) {
       const size_t count = std::min(kKeysAhead, keys.size() - begin);
@@ -97,11 +100,26 @@ class LocalTable::Body {
 
   [[nodiscard]] size_t packed_bytes() const { return sizeof(uint32_t) + layout_.bytes(); }
 
-  void pack(uint64_t key, std::span<std::byte> into) const {
-    const uint64_t hash = rows_.hash(key);
-    const uint32_t date = rows_.date_of(hash, key);
-    std::memcpy(into.data(), &date, sizeof date);
-    std::memcpy(into.data() + sizeof date, rows_.at(rows_.find(hash, key)), layout_.bytes());
+  Status pack(std::span<const uint64_t> keys, std::span<std::byte> into) const {
+    CORRO_CHECK(into.size() == keys.size() * packed_bytes(), keys.size(), into.size());
+    ColdRows cold;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const uint64_t hash = rows_.hash(keys[i]);
+      const uint32_t date = rows_.date_of(hash, keys[i]);
+      std::byte* const packed = into.data() + i * packed_bytes();
+      std::memcpy(packed, &date, sizeof date);
+      const uint32_t number = rows_.find_number(hash, keys[i]);
+      if (rows_.tiers() != nullptr && RowTiers::is_cold(number)) {
+        cold.add(i, number);
+      } else {
+        std::memcpy(packed + sizeof date, row_at(number), layout_.bytes());
+      }
+    }
+    if (cold.numbers.empty()) return {};
+    return rows_.tiers()->read(cold.numbers, [&](size_t i, const std::byte* row) {
+      std::memcpy(into.data() + cold.places[i] * packed_bytes() + sizeof(uint32_t), row,
+                  layout_.bytes());
+    });
   }
 
   Status unpack(std::span<const uint64_t> keys, std::span<const std::byte> rows, uint64_t steps) {
@@ -113,7 +131,8 @@ class LocalTable::Body {
       uint32_t date = 0;
       std::memcpy(&date, from, sizeof date);
       const uint32_t slot = rows_.put(rows_.hash(keys[i]), keys[i], date);
-      std::memcpy(rows_.at(slot), from + sizeof date, layout_.bytes());
+    if (rows_.tiers() != nullptr) CORRO_TRY(rows_.prepare(0, keys.size()));
+      std::memcpy(row_at(slot), from + sizeof date, layout_.bytes());
     }
     return {};
   }
@@ -121,6 +140,7 @@ class LocalTable::Body {
   void forget(const std::function<bool(uint64_t)>& wanted) {
     for (const uint64_t key : keys_with_rows(wanted)) rows_.take_out(rows_.hash(key), key);
   }
+    if (rows_.tiers() != nullptr) rows_.tiers()->settle();
 
  private:
   /// The slots of a block of keys; KeyedRows::kNone for a key without a row.
@@ -134,6 +154,15 @@ class LocalTable::Body {
   void find(std::span<const uint64_t> keys, Found& found, const FindSlot& find_slot) const {
     for (size_t i = 0; i < keys.size(); ++i) {
       found.hashes[i] = rows_.hash(keys[i]);
+  /// Rows on disk: which ones of a list, and their numbers.
+  struct ColdRows {
+    std::vector<size_t> places;
+    std::vector<uint32_t> numbers;
+    void add(size_t place, uint32_t number) {
+      places.push_back(place);
+      numbers.push_back(number);
+    }
+  };
       rows_.prefetch_tags(found.hashes[i]);
     }
     for (size_t i = 0; i < keys.size(); ++i) rows_.prefetch_entry(found.hashes[i]);
@@ -175,18 +204,119 @@ class LocalTable::Body {
         slot = find_or_make(found.hashes[i], keys[i]);
         if (slot == KeyedRows::kNone) continue;  // Not admitted yet.
       }
-      const uint64_t rounding = rounds_ ? number_at(hash_of(rounding_seed_, keys[i]), step) : 0;
-      std::byte* const row = rows_.at(slot);
-      update_(row, state_of(row), &gradients[i * spec_.dim], arguments_, rounding);
+      change(keys[i], rows_.at(slot), &gradients[i * spec_.dim], step);
+    }
+  }
+
+  // With tiers. A push changes nothing until all that can fail is done: its rows on disk are read,
+  // and there is room for what has to go there. Then it changes rows that are in memory, where they
+  // are; those that were read, which come into memory; and makes those that are new, in the order of
+  // their keys, as admission wants it. Each key's row is changed by itself, so the order does not
+  // matter for its bits.
+
+  void find_numbers(std::span<const uint64_t> keys, std::vector<uint32_t>& numbers) const {
+    numbers.resize(keys.size());
+    for (size_t begin = 0; begin < keys.size(); begin += kKeysAhead) {
+      const size_t count = std::min(kKeysAhead, keys.size() - begin);
+      for (size_t i = begin; i < begin + count; ++i) rows_.prefetch_tags(rows_.hash(keys[i]));
+      for (size_t i = begin; i < begin + count; ++i) rows_.prefetch_entry(rows_.hash(keys[i]));
+      for (size_t i = begin; i < begin + count; ++i)
+        numbers[i] = rows_.find_number(rows_.hash(keys[i]), keys[i]);
+    }
+  }
+
+  [[gnu::noinline]] Status pull_from_tiers(std::span<const uint64_t> keys,
+                                           std::span<float> values) const {
+    RowTiers& tiers = *rows_.tiers();
+    std::vector<uint32_t> numbers;
+    find_numbers(keys, numbers);
+    ColdRows cold;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (i + kKeysAhead < keys.size() && is_in_memory(numbers[i + kKeysAhead]))
+        tiers.prefetch(numbers[i + kKeysAhead]);
+      const std::span<float> row = values.subspan(i * spec_.dim, spec_.dim);
+      if (numbers[i] == KeyedRows::kNone) {
+        pull_initial(keys[i], row);
+      } else if (RowTiers::is_cold(numbers[i])) {
+        cold.add(i, numbers[i]);
+      } else {
+        tiers.touch(numbers[i]);
+        read_(tiers.at(numbers[i]), row.data(), spec_.dim);
+      }
     }
   }
 
   uint32_t find_or_make(uint64_t hash, uint64_t key) {
     const uint32_t found = rows_.touch(hash, key);
-    if (found != KeyedRows::kNone) return found;
+    return found != KeyedRows::kNone ? found : make(hash, key);
+  }
+
+  /// With the initial values in it; kNone if the key is not admitted yet.
+  uint32_t make(uint64_t hash, uint64_t key) {
     const uint32_t slot = rows_.make(hash, key);
+    return tiers.read(cold.numbers, [&](size_t i, const std::byte* row) {
+      const size_t place = cold.places[i];
+      read_(row, &values[place * spec_.dim], spec_.dim);
+      tiers.warm_up(keys[place], cold.numbers[i], row);
+    });
     if (slot == KeyedRows::kNone) return slot;
-    std::byte* const row = rows_.at(slot);
+    std::byte* const row = row_at(slot);
+  [[gnu::noinline]] Status push_to_tiers(std::span<const uint64_t> keys,
+                                         std::span<const float> gradients, uint64_t step) {
+    std::vector<uint32_t> numbers;
+    find_numbers(keys, numbers);
+    ColdRows cold;
+    for (size_t i = 0; i < keys.size(); ++i)
+      if (numbers[i] != KeyedRows::kNone && RowTiers::is_cold(numbers[i])) cold.add(i, numbers[i]);
+    const auto added = static_cast<size_t>(std::ranges::count(numbers, KeyedRows::kNone));
+    CORRO_TRY(rows_.prepare(cold.numbers.size(), added));
+    std::vector<std::byte> read(cold.numbers.size() * layout_.bytes());
+    CORRO_TRY(rows_.tiers()->read(cold.numbers, [&](size_t i, const std::byte* row) {
+      std::memcpy(&read[i * layout_.bytes()], row, layout_.bytes());
+    }));
+    rows_.begin_step(step);
+    change_in_memory(keys, gradients, numbers, step);
+    for (size_t i = 0; i < cold.places.size(); ++i) {
+      const size_t place = cold.places[i];
+      std::byte* const row = row_at(rows_.bring(rows_.hash(keys[place]), keys[place]));
+      std::memcpy(row, &read[i * layout_.bytes()], layout_.bytes());
+      change(keys[place], row, &gradients[place * spec_.dim], step);
+    }
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (numbers[i] != KeyedRows::kNone) continue;
+      const uint32_t slot = make(rows_.hash(keys[i]), keys[i]);
+      if (slot != KeyedRows::kNone) change(keys[i], row_at(slot), &gradients[i * spec_.dim], step);
+    }
+    rows_.end_step(keys.size());
+    return {};
+  }
+
+  void change_in_memory(std::span<const uint64_t> keys, std::span<const float> gradients,
+                        std::span<const uint32_t> numbers, uint64_t step) {
+    RowTiers& tiers = *rows_.tiers();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (i + kKeysAhead < keys.size() && is_in_memory(numbers[i + kKeysAhead]))
+        tiers.prefetch(numbers[i + kKeysAhead]);
+      if (!is_in_memory(numbers[i])) continue;
+      tiers.change(numbers[i]);
+      rows_.set_date(rows_.hash(keys[i]), keys[i]);
+      change(keys[i], tiers.at(numbers[i]), &gradients[i * spec_.dim], step);
+    }
+  }
+
+  void change(uint64_t key, std::byte* row, const float* gradient, uint64_t step) {
+    const uint64_t rounding = rounds_ ? number_at(hash_of(rounding_seed_, key), step) : 0;
+    update_(row, state_of(row), gradient, arguments_, rounding);
+  }
+
+  /// kNone is a cold number, too.
+  [[nodiscard]] static bool is_in_memory(uint32_t number) { return !RowTiers::is_cold(number); }
+  [[nodiscard]] std::byte* row_at(uint32_t slot) const {
+    return rows_.tiers() != nullptr ? rows_.tiers()->at(slot) : rows_.at(slot);
+  }
+
+  // ---
+
     write_initial(spec_, key, initial_);
     write_(row, initial_.data(), spec_.dim);
     write_initial_state(spec_, {state_of(row), layout_.state_count});
@@ -233,7 +363,21 @@ class LocalTable::Body {
 
 Result<std::unique_ptr<LocalTable>> LocalTable::create(const TableSpec& spec) {
   CORRO_TRY(check(spec));
-  return std::unique_ptr<LocalTable>(new LocalTable(std::make_unique<Body>(spec)));
+  std::unique_ptr<Disk> disk;
+  if (!spec.retention.spill.empty()) {
+    auto opened = open_disk(spec.retention.spill);
+    if (!opened.ok()) return opened.status().with_context(fmt::format("table {}", spec.name));
+    disk = std::move(opened).value();
+  }
+  return create(spec, std::move(disk), RowLog::kSegmentBytes);
+}
+
+Result<std::unique_ptr<LocalTable>> LocalTable::create(const TableSpec& spec,
+                                                       std::unique_ptr<Disk> disk,
+                                                       uint64_t segment_bytes) {
+  CORRO_TRY(check(spec));
+  return std::unique_ptr<LocalTable>(
+      new LocalTable(std::make_unique<Body>(spec, std::move(disk), segment_bytes)));
 }
 
 LocalTable::LocalTable(std::unique_ptr<Body> body) : body_(std::move(body)) {}
@@ -241,8 +385,8 @@ LocalTable::~LocalTable() = default;
 
 const TableSpec& LocalTable::spec() const { return body_->spec(); }
 
-void LocalTable::pull(std::span<const uint64_t> keys, std::span<float> values) const {
-  body_->pull(keys, values);
+Status LocalTable::pull(std::span<const uint64_t> keys, std::span<float> values) const {
+  return body_->pull(keys, values);
 }
 
 Status LocalTable::push(std::span<const uint64_t> keys, std::span<const float> gradients,
@@ -261,7 +405,9 @@ std::vector<uint64_t> LocalTable::keys_with_rows(
 
 size_t LocalTable::packed_bytes() const { return body_->packed_bytes(); }
 
-void LocalTable::pack(uint64_t key, std::span<std::byte> into) const { body_->pack(key, into); }
+Status LocalTable::pack(std::span<const uint64_t> keys, std::span<std::byte> into) const {
+  return body_->pack(keys, into);
+}
 
 Status LocalTable::unpack(std::span<const uint64_t> keys, std::span<const std::byte> rows,
                           uint64_t steps) {

@@ -34,7 +34,7 @@ std::unique_ptr<LocalTable> table_with(const Retention& retention) {
 
 std::vector<float> row_of(const LocalTable& table, uint64_t key) {
   std::vector<float> values(kDim);
-  table.pull({&key, 1}, values);
+  EXPECT_TRUE(table.pull({&key, 1}, values).ok());
   return values;
 }
 
@@ -242,14 +242,14 @@ TEST(MostBytes, ARowThatWentInTheSamePushIsNotChangedInItsPlace) {
   std::vector<float> one(kMaxDim);
   std::vector<float> other(kMaxDim);
   for (uint64_t key = 10; key < 32; ++key) {
-    (*limited)->pull({&key, 1}, one);
-    (*unlimited)->pull({&key, 1}, other);
+    ASSERT_TRUE((*limited)->pull({&key, 1}, one).ok());
+    ASSERT_TRUE((*unlimited)->pull({&key, 1}, other).ok());
     if (one[0] == 0) continue;
     EXPECT_EQ(one, other) << key;
     ++kept;
   }
   for (uint64_t key = 0; key < 10; ++key) {
-    (*limited)->pull({&key, 1}, one);
+    ASSERT_TRUE((*limited)->pull({&key, 1}, one).ok());
     if (one[0] != 0) ++kept;
   }
   EXPECT_EQ(kept, (*limited)->stats().rows);

@@ -59,15 +59,46 @@ void Rows::add_slab() {
     capacity_ += slab_rows_;
     return;
   }
-  Block larger(first_slab_bytes());
-  if (slabs_.empty()) {
-    slabs_.emplace_back();
-  } else {
-    std::memcpy(larger.data(), slabs_[0].data(), used_ * row_bytes_);
-  }
-  slabs_[0] = std::move(larger);
+  if (slabs_.empty()) slabs_.emplace_back();
+  resize_first_slab(first_slab_bytes());
+}
+
+void Rows::resize_first_slab(size_t bytes) {
+  Block other(bytes);
+  if (used_ > 0) std::memcpy(other.data(), slabs_[0].data(), used_ * row_bytes_);
+  slabs_[0] = std::move(other);
   bytes_ = slabs_[0].size();
   capacity_ = bytes_ / row_bytes_;
+}
+
+bool Rows::can_shrink() const {
+  return slabs_.size() > 1 || bytes_ / 2 >= std::max(kSmallestSlab, row_bytes_);
+}
+
+uint32_t Rows::capacity_when_shrunk() const {
+  if (slabs_.size() > 1) return static_cast<uint32_t>((slabs_.size() - 1) * slab_rows_);
+  return static_cast<uint32_t>(bytes_ / 2 / row_bytes_);
+}
+
+void Rows::shrink() {
+  const uint32_t capacity = capacity_when_shrunk();
+  // The list of free slots, without those that go.
+  uint32_t kept = kNone;
+  for (uint32_t slot = free_; slot != kNone;) {
+    uint32_t next = 0;
+    std::memcpy(&next, at(slot), sizeof next);
+    if (slot < capacity) {
+      std::memcpy(at(slot), &kept, sizeof kept);
+      kept = slot;
+    }
+    slot = next;
+  }
+  free_ = kept;
+  used_ = std::min(used_, capacity);
+  if (slabs_.size() == 1) return resize_first_slab(bytes_ / 2);
+  slabs_.pop_back();
+  bytes_ -= kHugePage;
+  capacity_ = capacity;
 }
 
 }  // namespace corro::table

@@ -43,6 +43,14 @@ class Rows {
   /// How many bytes the next take() asks the system for.
   [[nodiscard]] size_t bytes_of_next() const;
 
+  /// Slots that were ever taken are below it.
+  [[nodiscard]] uint32_t used() const { return used_; }
+  /// Gives the last slab back, or half of the first one. Slots from capacity_when_shrunk() on are not
+  /// taken.
+  [[nodiscard]] bool can_shrink() const;
+  [[nodiscard]] uint32_t capacity_when_shrunk() const;
+  void shrink();
+
  private:
   static constexpr size_t kLine = 64;
   static constexpr size_t kMostPrefetched = 512;  ///< The processor sees by itself what follows.
@@ -50,6 +58,7 @@ class Rows {
 
   [[nodiscard]] size_t first_slab_bytes() const;
   void add_slab();
+  void resize_first_slab(size_t bytes);
 
   size_t row_bytes_;
   uint64_t slab_rows_;

@@ -62,5 +62,29 @@ TEST(Rows, GiveTheLastThatCameBackFirst) {
   EXPECT_EQ(rows.take(), 10);
 }
 
+TEST(Rows, ShrinkToTheSlotsBelowAndKeepTheirRows) {
+  constexpr size_t kBytes = 1000;
+  Rows rows(kBytes);
+  const auto count = static_cast<uint32_t>(3 * (kHugePage / kBytes));
+  for (uint32_t i = 0; i < count; ++i) write(rows, rows.take(), kBytes);
+  for (uint32_t left = count; rows.can_shrink();) {
+    const uint32_t first = rows.capacity_when_shrunk();
+    for (uint32_t slot = first; slot < left; ++slot) rows.give(slot);
+    rows.give(first - 1);  // A free one below.
+    const size_t before = rows.bytes();
+    rows.shrink();
+    left = first;
+    EXPECT_EQ(rows.count(), left - 1);
+    EXPECT_LT(rows.bytes(), before);
+    for (uint32_t slot = 0; slot + 1 < left; ++slot)
+      ASSERT_EQ(rows.at(slot)[kBytes - 1], static_cast<std::byte>(slot % 251)) << slot;
+    EXPECT_EQ(rows.take(), left - 1);
+    write(rows, left - 1, kBytes);
+  }
+  EXPECT_LE(rows.bytes(), 4096);
+  for (uint32_t i = 0; i < 5000; ++i) (void)rows.take();
+  EXPECT_EQ(rows.at(0)[0], std::byte{0});
+}
+
 }  // namespace
 }  // namespace corro::table

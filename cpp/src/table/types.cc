@@ -102,7 +102,19 @@ Status check_retention(const std::string& table, const Retention& retention) {
       {"retention.most_bytes", static_cast<double>(bytes), bytes == 0 || bytes >= kLeastMostBytes,
        "0 or at least 1048576"},
   }};
-  return check_fields(table, fields);
+  CORRO_TRY(check_fields(table, fields));
+  const std::string& spill = retention.spill;
+  if (spill.empty()) return {};
+  if (bytes == 0)
+    return invalid(fmt::format(
+        "table {}: with retention.spill, retention.most_bytes says how much stays in memory",
+        table));
+  if (spill.front() == '/' && spill.size() <= kMaxSpillBytes && spill.find('\0') == spill.npos)
+    return {};
+  return invalid(
+      fmt::format("table {}: retention.spill has to be an absolute path of at most {} "
+                  "bytes",
+                  table, kMaxSpillBytes));
 }
 
 /// A field of two specs, as text.
@@ -149,7 +161,7 @@ Status check(const TableSpec& spec) {
 Status check_alike(const TableSpec& here, const TableSpec& there) {
   const Optimizer& a = here.optimizer;
   const Optimizer& b = there.optimizer;
-  const std::array<Pair, 19> pairs = {{
+  const std::array<Pair, 20> pairs = {{
       pair_of("name", here.name, there.name),
       pair_of("dim", here.dim, there.dim),
       pair_of("dtype", corro::name_of(here.dtype), corro::name_of(there.dtype)),
@@ -169,6 +181,7 @@ Status check_alike(const TableSpec& here, const TableSpec& there) {
       pair_of("retention.least_pushes", here.retention.least_pushes, there.retention.least_pushes),
       pair_of("retention.idle_steps", here.retention.idle_steps, there.retention.idle_steps),
       pair_of("retention.most_bytes", here.retention.most_bytes, there.retention.most_bytes),
+      pair_of("retention.spill", here.retention.spill, there.retention.spill),
   }};
   const auto differs =
       std::ranges::find_if(pairs, [](const Pair& pair) { return pair.here != pair.there; });

@@ -72,6 +72,9 @@ struct Retention {
   /// Of rows and index: a new row beyond it takes the place of a cold one (CLOCK). 0: no limit.
   /// At least kLeastMostBytes.
   uint64_t most_bytes = 0;
+  /// A folder on a local disk: with it rows beyond most_bytes lie there, and none goes for it. "":
+  /// none. An absolute path of at most kMaxSpillBytes bytes.
+  std::string spill = {};
   bool operator==(const Retention&) const = default;
 };
 
@@ -79,6 +82,7 @@ inline constexpr uint32_t kMaxDim = 4096;
 inline constexpr size_t kMaxNameBytes = 128;
 inline constexpr uint32_t kMaxLeastPushes = 65535;
 inline constexpr uint32_t kMaxIdleSteps = 1'000'000'000;
+inline constexpr size_t kMaxSpillBytes = 4000;
 inline constexpr uint64_t kLeastMostBytes = 1U << 20U;
 
 /// A table; equal on all who use it.
@@ -97,9 +101,16 @@ struct TableSpec {
 struct TableStats {
   uint64_t rows = 0;
   uint64_t bytes =
-      0;  ///< Of rows and index, as allocated; the sketch of least_pushes is not in it.
+      0;  ///< Of rows and index in memory, as allocated; the sketch of least_pushes is not in it.
   uint64_t evicted = 0;   ///< Rows that went, ever.
   uint64_t admitted = 0;  ///< Rows that were made, ever.
+
+  // Only with `spill`.
+  uint64_t rows_in_memory = 0;
+  uint64_t disk_bytes = 0;    ///< Of the file.
+  uint64_t disk_reads = 0;    ///< Ever, for pulls and pushes; one has a row or several.
+  uint64_t rows_written = 0;  ///< Ever.
+  uint64_t rows_warmed = 0;   ///< That came into memory by a pull, ever.
 };
 
 /// INVALID_ARGUMENT names the table, the field and its range.

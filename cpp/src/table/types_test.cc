@@ -74,6 +74,10 @@ TEST(TableSpec, IsCheckedFieldByField) {
        "retention.idle_steps is 1000000001"},
       {[](auto& s) { s.retention.most_bytes = 1048575; },
        "retention.most_bytes is 1048575, and has to be 0 or at least 1048576"},
+      {[](auto& s) { s.retention.spill = "/rows"; },
+       "with retention.spill, retention.most_bytes says how much stays in memory"},
+      {[](auto& s) { s.retention = {.most_bytes = 1U << 20U, .spill = "rows"}; },
+       "retention.spill has to be an absolute path of at most 4000 bytes"},
   };
   for (const auto& [change, text] : cases) {
     const Status status = check(changed(change));

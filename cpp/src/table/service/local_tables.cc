@@ -25,8 +25,7 @@ class LocalTables final : public Tables {
   }
 
   Status pull(TableNumber table, std::span<const uint64_t> ids, std::span<float> values) override {
-    tables_.at(table).rows->pull(ids, values);
-    return {};
+    return tables_.at(table).rows->pull(ids, values);
   }
 
   Status push(TableNumber table, std::span<const uint64_t> ids,

@@ -144,6 +144,7 @@ Bytes encode_open(const Open& open) {
   writer.write(retention.least_pushes);
   writer.write(retention.idle_steps);
   writer.write(retention.most_bytes);
+  writer.write_string(retention.spill);
   writer.write(open.rank);
   writer.write(open.ranks);
   writer.write(open.replicas);
@@ -170,6 +171,7 @@ Result<Open> decode_open(BytesView body) {
   fields.take(spec.retention.least_pushes);
   fields.take(spec.retention.idle_steps);
   fields.take(spec.retention.most_bytes);
+  fields.take(spec.retention.spill, kMaxSpillBytes);
   fields.take(open.rank);
   fields.take(open.ranks);
   fields.take(open.replicas);

@@ -51,7 +51,7 @@ void try_import(BytesView body, uint32_t dim) {
   CORRO_CHECK((*table)->steps() == rows->steps);
   corro::table::Export all{.shards = {}, .from = 0, .most_bytes = UINT32_MAX};
   all.shards.set();
-  const Bytes again = (*table)->pack(all);
+  const Bytes again = (*table)->pack(all).value();
   CORRO_CHECK(std::ranges::equal(corro::table::decode_packed(again)->keys, rows->keys));
 }
 

@@ -15,7 +15,7 @@ TableSpec spec() {
           .seed = 7,
           .optimizer = {.kind = OptimizerKind::kAdam, .lr = 0.5F, .beta1 = 0.25F},
           .initial = {.kind = InitialKind::kUniform, .low = -1, .high = 1},
-          .retention = {.least_pushes = 2, .idle_steps = 3, .most_bytes = 4}};
+          .retention = {.least_pushes = 2, .idle_steps = 3, .most_bytes = 4, .spill = "/five"}};
 }
 
 Bytes body_of(const Bytes& message) { return {message.begin() + kHeaderBytes, message.end()}; }

@@ -132,7 +132,7 @@ void ServedTable::hold(uint64_t version, const ShardSet& shards) {
   held_ = shards;
 }
 
-Bytes ServedTable::pack(const Export& wanted) const {
+Result<Bytes> ServedTable::pack(const Export& wanted) const {
   std::vector<uint64_t> keys = rows_->keys_with_rows([&](uint64_t key) {
     return key >= wanted.from && wanted.shards.test(shard_of(key, shards_));
   });
@@ -147,9 +147,7 @@ Bytes ServedTable::pack(const Export& wanted) const {
   keys.resize(std::min(keys.size(), most));
   packed.keys = keys;
   Bytes body = encode_packed(packed);
-  const std::span<std::byte> rows = rows_of(body, packed);
-  for (size_t i = 0; i < keys.size(); ++i)
-    rows_->pack(keys[i], rows.subspan(i * row_bytes, row_bytes));
+  CORRO_TRY(rows_->pack(keys, rows_of(body, packed)));
   return body;
 }
 

@@ -51,8 +51,8 @@ class ServedTable {
   [[nodiscard]] uint64_t steps() const { return steps_; }
 
   /// As LocalTable::pull().
-  void pull(std::span<const uint64_t> keys, std::span<float> values) const {
-    rows_->pull(keys, values);
+  [[nodiscard]] Status pull(std::span<const uint64_t> keys, std::span<float> values) const {
+    return rows_->pull(keys, values);
   }
 
   enum class Taken : uint8_t {
@@ -72,8 +72,8 @@ class ServedTable {
   /// Ranks that the next step waits for: "rank 1", "ranks 1, 2 and 5 more".
   [[nodiscard]] std::string describe_missing() const;
 
-  /// Packs the rows of some shards: the body of EXPORTED.
-  [[nodiscard]] Bytes pack(const Export& wanted) const;
+  /// Packs the rows of some shards: the body of EXPORTED. Fails as LocalTable::pack().
+  [[nodiscard]] Result<Bytes> pack(const Export& wanted) const;
   /// Takes rows over. The table goes on from their step, if it has taken none by itself.
   /// INVALID_ARGUMENT or FAILED_PRECONDITION: they do not fit.
   [[nodiscard]] Status unpack(const PackedRows& rows);

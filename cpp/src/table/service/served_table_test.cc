@@ -29,7 +29,7 @@ Part whole(uint64_t step, std::vector<uint64_t> keys, std::vector<float> gradien
 
 float row(const ServedTable& table, uint64_t key) {
   float value = 0;
-  table.pull(std::span(&key, 1), std::span(&value, 1));
+  EXPECT_TRUE(table.pull(std::span(&key, 1), std::span(&value, 1)).ok());
   return value;
 }
 
@@ -191,7 +191,7 @@ TEST(ServedTable, RowsAreCopiedInPartsAndTheCopyGoesOnAsTheTable) {
   wanted.shards.set(shard_of(2)).set(shard_of(3)).set(shard_of(UINT64_MAX));
   int parts = 0;
   for (bool more = true; more; ++parts) {
-    const Bytes packed = table->pack(wanted);
+    const Bytes packed = table->pack(wanted).value();
     const PackedRows rows = decode_packed(packed).value();
     ASSERT_TRUE(copy->unpack(rows).ok());
     more = rows.more;
@@ -204,7 +204,7 @@ TEST(ServedTable, RowsAreCopiedInPartsAndTheCopyGoesOnAsTheTable) {
     EXPECT_EQ(row(*copy, key), row(*table, key));
   ASSERT_TRUE(copy->take(0, whole(4, {2}, {1}).push()).ok());
   ASSERT_TRUE(copy->apply().ok());
-  const Bytes late = table->pack(wanted);
+  const Bytes late = table->pack(wanted).value();
   EXPECT_EQ(copy->unpack(decode_packed(late).value()).code(), Code::kFailedPrecondition);
 }
 

@@ -129,7 +129,7 @@ std::vector<float> expected_rows(uint32_t ranks, uint64_t steps, const std::vect
     EXPECT_TRUE(rows->push(keys, gradients, step).ok());
   }
   std::vector<float> values(ids.size() * kDim);
-  rows->pull(ids, values);
+  EXPECT_TRUE(rows->pull(ids, values).ok());
   return values;
 }
 

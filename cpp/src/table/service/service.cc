@@ -108,7 +108,7 @@ Status TableService::pull(const ServedTable& table, uint64_t client, const Heade
                                    .body = static_cast<uint32_t>(keys.size() * row)}),
                     rows.begin());
   auto* const values = reinterpret_cast<float*>(rows.data() + kHeaderBytes);
-  table.pull(keys, std::span(values, keys.size() * table.spec().dim));
+  CORRO_TRY(table.pull(keys, std::span(values, keys.size() * table.spec().dim)));
   send_(client, std::move(rows));
   return {};
 }
@@ -171,7 +171,8 @@ void TableService::expire(Time now) {
 Status TableService::pack(const ServedTable& table, uint64_t client, const Header& header,
                           BytesView body) {
   CORRO_ASSIGN(const Export wanted, decode_export(body));
-  reply(client, header, MessageKind::kExported, table.pack(wanted));
+  CORRO_ASSIGN(const Bytes packed, table.pack(wanted));
+  reply(client, header, MessageKind::kExported, packed);
   return {};
 }
 

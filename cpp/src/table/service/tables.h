@@ -45,7 +45,8 @@ class Tables {
   /// `gradients` of [ids.size(), dim] f32, are added up in the order of the ranks, and within a rank
   /// in the order of its ids. When it returns all servers have changed their rows. INVALID_ARGUMENT
   /// names a gradient that is not finite: nothing has changed then. After any other failure the
-  /// table is of no use any more: whether the step was taken is not known.
+  /// table takes no more pushes: whether the step was taken is not known. After RESOURCE_EXHAUSTED, a
+  /// server without memory or disk for the rows, it can be pulled from; else it is of no use.
   [[nodiscard]] virtual Status push(TableNumber table, std::span<const uint64_t> ids,
                                     std::span<const float> gradients) = 0;
 

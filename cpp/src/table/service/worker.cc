@@ -152,7 +152,9 @@ Result<TableNumber> TableWorker::start_open(const TableSpec& spec, uint32_t repl
   if (tables_.size() >= kMaxTables)
     return Status(Code::kResourceExhausted, fmt::format("table: {} are the most", kMaxTables));
   // What admission and a budget count is of all rows of a server, and cannot be copied with some.
-  const bool moves = spec.retention.least_pushes <= 1 && spec.retention.most_bytes == 0;
+  const Retention& retention = spec.retention;
+  const bool moves =
+      retention.least_pushes <= 1 && (retention.most_bytes == 0 || !retention.spill.empty());
   tables_.push_back(
       {.asked = {spec, options_.rank, options_.ranks, replicas},
        .holders = Holders(options_.servers.size(), size_t{1} + replicas, options_.shards),
@@ -191,7 +193,8 @@ void TableWorker::finish_open() {
 
 Status TableWorker::start_pull(TableNumber table, std::span<const uint64_t> ids) {
   const Opened& opened = tables_.at(table);
-  CORRO_TRY(opened.broken);
+  // A push that found no memory, or a full disk, has changed no row of the server that says so.
+  if (opened.broken.code() != Code::kResourceExhausted) CORRO_TRY(opened.broken);
   keys_ = distinct(ids);
   rows_.assign(keys_.keys.size() * opened.spec().dim, 0.0F);
   begin(table, Phase::kPull, "pull");

@@ -82,7 +82,7 @@ class OneProcess {
   [[nodiscard]] const std::vector<float>& after(uint64_t step) const { return rows_.at(step - 1); }
   [[nodiscard]] std::vector<float> rows() const {
     std::vector<float> values(kKeys);
-    table_->pull(all_keys(), values);
+    EXPECT_TRUE(table_->pull(all_keys(), values).ok());
     return values;
   }
 
@@ -388,7 +388,8 @@ void World::check_servers() {
     for (const uint16_t holder : holders.of(key)) {
       if (!servers_[holder] || left_.contains(holder)) continue;
       float value = 0;
-      servers_[holder]->service.find("t")->pull(std::span(&key, 1), std::span(&value, 1));
+      const ServedTable* const table = servers_[holder]->service.find("t");
+      EXPECT_TRUE(table->pull(std::span(&key, 1), std::span(&value, 1)).ok());
       EXPECT_EQ(value, expected[key]) << "server " << holder << ", key " << key;
     }
   }
