@@ -88,6 +88,12 @@ class LocalTable::Body {
     return {};
   }
 
+  [[nodiscard]] size_t count_without_rows(std::span<const uint64_t> keys) const {
+    return static_cast<size_t>(std::ranges::count_if(keys, [this](uint64_t key) {
+      return rows_.find_number(rows_.hash(key), key) == KeyedRows::kNone;
+    }));
+  }
+
   [[nodiscard]] std::vector<uint64_t> keys_with_rows(
       const std::function<bool(uint64_t)>& wanted) const {
     std::vector<uint64_t> keys;
@@ -125,22 +131,22 @@ class LocalTable::Body {
   Status unpack(std::span<const uint64_t> keys, std::span<const std::byte> rows, uint64_t steps) {
     CORRO_CHECK(rows.size() == keys.size() * packed_bytes(), keys.size(), rows.size());
     CORRO_TRY(check_slots(keys.size()));
+    if (rows_.tiers() != nullptr) CORRO_TRY(rows_.prepare(0, keys.size()));
     rows_.set_steps(steps);
     for (size_t i = 0; i < keys.size(); ++i) {
       const std::byte* const from = rows.data() + i * packed_bytes();
       uint32_t date = 0;
       std::memcpy(&date, from, sizeof date);
       const uint32_t slot = rows_.put(rows_.hash(keys[i]), keys[i], date);
-    if (rows_.tiers() != nullptr) CORRO_TRY(rows_.prepare(0, keys.size()));
       std::memcpy(row_at(slot), from + sizeof date, layout_.bytes());
     }
+    if (rows_.tiers() != nullptr) rows_.tiers()->settle();
     return {};
   }
 
   void forget(const std::function<bool(uint64_t)>& wanted) {
     for (const uint64_t key : keys_with_rows(wanted)) rows_.take_out(rows_.hash(key), key);
   }
-    if (rows_.tiers() != nullptr) rows_.tiers()->settle();
 
  private:
   /// The slots of a block of keys; KeyedRows::kNone for a key without a row.
@@ -148,12 +154,6 @@ class LocalTable::Body {
     std::array<uint64_t, kKeysAhead> hashes;
     std::array<uint32_t, kKeysAhead> slots;
   };
-
-  /// `find_slot` is of the type uint32_t(uint64_t hash, uint64_t key).
-  template <typename FindSlot>
-  void find(std::span<const uint64_t> keys, Found& found, const FindSlot& find_slot) const {
-    for (size_t i = 0; i < keys.size(); ++i) {
-      found.hashes[i] = rows_.hash(keys[i]);
   /// Rows on disk: which ones of a list, and their numbers.
   struct ColdRows {
     std::vector<size_t> places;
@@ -163,6 +163,12 @@ class LocalTable::Body {
       numbers.push_back(number);
     }
   };
+
+  /// `find_slot` is of the type uint32_t(uint64_t hash, uint64_t key).
+  template <typename FindSlot>
+  void find(std::span<const uint64_t> keys, Found& found, const FindSlot& find_slot) const {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      found.hashes[i] = rows_.hash(keys[i]);
       rows_.prefetch_tags(found.hashes[i]);
     }
     for (size_t i = 0; i < keys.size(); ++i) rows_.prefetch_entry(found.hashes[i]);
@@ -244,23 +250,13 @@ class LocalTable::Body {
         read_(tiers.at(numbers[i]), row.data(), spec_.dim);
       }
     }
-  }
-
-  uint32_t find_or_make(uint64_t hash, uint64_t key) {
-    const uint32_t found = rows_.touch(hash, key);
-    return found != KeyedRows::kNone ? found : make(hash, key);
-  }
-
-  /// With the initial values in it; kNone if the key is not admitted yet.
-  uint32_t make(uint64_t hash, uint64_t key) {
-    const uint32_t slot = rows_.make(hash, key);
     return tiers.read(cold.numbers, [&](size_t i, const std::byte* row) {
       const size_t place = cold.places[i];
       read_(row, &values[place * spec_.dim], spec_.dim);
       tiers.warm_up(keys[place], cold.numbers[i], row);
     });
-    if (slot == KeyedRows::kNone) return slot;
-    std::byte* const row = row_at(slot);
+  }
+
   [[gnu::noinline]] Status push_to_tiers(std::span<const uint64_t> keys,
                                          std::span<const float> gradients, uint64_t step) {
     std::vector<uint32_t> numbers;
@@ -317,6 +313,16 @@ class LocalTable::Body {
 
   // ---
 
+  uint32_t find_or_make(uint64_t hash, uint64_t key) {
+    const uint32_t found = rows_.touch(hash, key);
+    return found != KeyedRows::kNone ? found : make(hash, key);
+  }
+
+  /// With the initial values in it; kNone if the key is not admitted yet.
+  uint32_t make(uint64_t hash, uint64_t key) {
+    const uint32_t slot = rows_.make(hash, key);
+    if (slot == KeyedRows::kNone) return slot;
+    std::byte* const row = row_at(slot);
     write_initial(spec_, key, initial_);
     write_(row, initial_.data(), spec_.dim);
     write_initial_state(spec_, {state_of(row), layout_.state_count});
@@ -397,6 +403,10 @@ Status LocalTable::push(std::span<const uint64_t> keys, std::span<const float> g
 Status LocalTable::set_lr(float lr) { return body_->set_lr(lr); }
 
 TableStats LocalTable::stats() const { return body_->stats(); }
+
+size_t LocalTable::count_without_rows(std::span<const uint64_t> keys) const {
+  return body_->count_without_rows(keys);
+}
 
 std::vector<uint64_t> LocalTable::keys_with_rows(
     const std::function<bool(uint64_t)>& wanted) const {

@@ -58,6 +58,8 @@ class LocalTable {
   [[nodiscard]] Status set_lr(float lr);
 
   [[nodiscard]] TableStats stats() const;
+  /// How many of these keys have no row. Reads nothing from a disk.
+  [[nodiscard]] size_t count_without_rows(std::span<const uint64_t> keys) const;
 
   // Copying rows to another table of the same spec, bit for bit: their bytes as they are kept, and
   // the step that touched them last. The table then goes on as this one, if its spec has neither

@@ -12,9 +12,10 @@ constexpr size_t kNamedRanks = 3;
 
 }  // namespace
 
-Result<std::unique_ptr<ServedTable>> ServedTable::create(const Open& open, size_t shards) {
+Result<std::unique_ptr<ServedTable>> ServedTable::create(const Open& open, size_t shards,
+                                                         MemoryGuard* guard) {
   CORRO_ASSIGN(auto rows, LocalTable::create(open.spec));
-  return std::unique_ptr<ServedTable>(new ServedTable(std::move(rows), open, shards));
+  return std::unique_ptr<ServedTable>(new ServedTable(std::move(rows), open, shards, guard));
 }
 
 Status ServedTable::open(const Open& open) const {
@@ -105,16 +106,21 @@ Status ServedTable::take_step() {
   CORRO_TRY(check_rates());
   CORRO_TRY(rows_->set_lr(pushes_[0].lr));
   if (pushes_.size() == 1) {
-    CORRO_TRY(rows_->push(pushes_[0].keys, pushes_[0].gradients, steps_ + 1));
+    CORRO_TRY(push(pushes_[0].keys, pushes_[0].gradients));
   } else {
     std::vector<uint64_t> keys;
     std::vector<float> gradients;
     add_up(keys, gradients);
-    CORRO_TRY(rows_->push(keys, gradients, steps_ + 1));
+    CORRO_TRY(push(keys, gradients));
   }
   ++steps_;
   stepped_ = true;
   return {};
+}
+
+Status ServedTable::push(std::span<const uint64_t> keys, std::span<const float> gradients) {
+  if (guard_ != nullptr) CORRO_TRY(guard_->check(*rows_, keys));
+  return rows_->push(keys, gradients, steps_ + 1);
 }
 
 /// Before a step of the version in which this server ceased to hold a shard, a rank may still pull

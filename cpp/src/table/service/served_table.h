@@ -30,6 +30,7 @@
 
 #include "base/status.h"
 #include "table/local_table.h"
+#include "table/service/memory_guard.h"
 #include "table/service/messages.h"
 
 namespace corro::table {
@@ -40,9 +41,10 @@ inline constexpr size_t kMaxPushBytes = size_t{4} << 30U;
 /// Loop-confined.
 class ServedTable {
  public:
-  /// `shards`: as of Holders.
+  /// `shards`: as of Holders. `guard`: asked before each step; borrowed, null for none.
   [[nodiscard]] static Result<std::unique_ptr<ServedTable>> create(const Open& open,
-                                                                   size_t shards = kShards);
+                                                                   size_t shards = kShards,
+                                                                   MemoryGuard* guard = nullptr);
 
   /// FAILED_PRECONDITION or INVALID_ARGUMENT if this rank means another table by this name, or
   /// another number of ranks or replicas.
@@ -66,8 +68,8 @@ class ServedTable {
   [[nodiscard]] Result<Taken> take(uint32_t rank, const Push& push);
   /// Every rank's push is whole, and all are of one version.
   [[nodiscard]] bool ready() const;
-  /// Takes the step; all ranks have to be whole. INVALID_ARGUMENT: the pushes were dropped, and no
-  /// row has changed.
+  /// Takes the step; all ranks have to be whole. INVALID_ARGUMENT, or RESOURCE_EXHAUSTED and DATA_LOSS
+  /// as LocalTable::push() and MemoryGuard say: the pushes were dropped, and no row has changed.
   [[nodiscard]] Status apply();
   /// Ranks that the next step waits for: "rank 1", "ranks 1, 2 and 5 more".
   [[nodiscard]] std::string describe_missing() const;
@@ -91,11 +93,16 @@ class ServedTable {
     std::vector<float> gradients;
   };
 
-  ServedTable(std::unique_ptr<LocalTable> rows, const Open& open, size_t shards)
-      : rows_(std::move(rows)), replicas_(open.replicas), shards_(shards), pushes_(open.ranks) {}
+  ServedTable(std::unique_ptr<LocalTable> rows, const Open& open, size_t shards, MemoryGuard* guard)
+      : rows_(std::move(rows)),
+        replicas_(open.replicas),
+        shards_(shards),
+        guard_(guard),
+        pushes_(open.ranks) {}
   [[nodiscard]] Status check_part(const RankPush& known, uint32_t rank, const Push& push) const;
   [[nodiscard]] Status check_rates() const;
   Status take_step();
+  Status push(std::span<const uint64_t> keys, std::span<const float> gradients);
   void forget_others(uint64_t version);
   [[nodiscard]] uint64_t last_version() const;
   void add_up(std::vector<uint64_t>& keys, std::vector<float>& gradients) const;
@@ -103,6 +110,7 @@ class ServedTable {
   std::unique_ptr<LocalTable> rows_;
   const uint32_t replicas_;
   const size_t shards_;
+  MemoryGuard* const guard_;
   std::vector<RankPush> pushes_;  ///< By rank.
   uint64_t steps_ = 0;
   bool stepped_ = false;          ///< It has taken a step by itself.

@@ -70,7 +70,7 @@ Status TableService::open(uint64_t client, const Header& header, BytesView body)
   if (found == tables_.end()) {
     if (tables_.size() >= kMostTables)
       return {Code::kResourceExhausted, fmt::format("table: {} are the most", kMostTables)};
-    CORRO_ASSIGN(auto table, ServedTable::create(open, options_.shards));
+    CORRO_ASSIGN(auto table, ServedTable::create(open, options_.shards, &guard_));
     found = tables_.emplace(open.spec.name, Kept{.table = std::move(table)}).first;
   }
   Kept& kept = found->second;

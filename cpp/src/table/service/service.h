@@ -38,11 +38,14 @@ class TableService {
     uint32_t index = 0;       ///< Of this server.
     uint32_t ranks = 1;       ///< Of the job.
     size_t shards = kShards;  ///< As of Holders.
+    /// Of this process's memory.
+    MemoryGuard::Limit limit = [] { return io::tightest_memory_limit(); };
   };
   /// `client`: one that was admitted, and not dismissed.
   using Send = std::function<void(uint64_t client, Bytes message)>;
 
-  TableService(const Options& options, Send send) : options_(options), send_(std::move(send)) {}
+  TableService(const Options& options, Send send)
+      : options_(options), send_(std::move(send)), guard_(options.limit) {}
 
   /// A rank's connection, by a number that no other one had.
   void admit(uint64_t client, uint32_t rank) { clients_[client].rank = rank; }
@@ -93,6 +96,7 @@ class TableService {
 
   const Options options_;
   const Send send_;
+  MemoryGuard guard_;
   std::map<uint64_t, Client> clients_;
   std::map<std::string, Kept> tables_;  ///< By name.
   std::set<uint32_t> lost_;             ///< Other servers that no rank uses any more.
