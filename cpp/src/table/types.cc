@@ -17,6 +17,8 @@ constexpr std::array<std::string_view, kOptimizerKindCount> kOptimizerNames = {
 constexpr std::array<std::string_view, kInitialKindCount> kInitialNames = {"constant", "uniform",
                                                                            "normal"};
 
+constexpr std::array<std::string_view, kModeCount> kModeNames = {"sync", "bounded", "async"};
+
 std::string_view name_of(InitialKind kind) { return kInitialNames.at(static_cast<size_t>(kind)); }
 
 Status invalid(std::string message) { return {Code::kInvalidArgument, std::move(message)}; }
@@ -117,6 +119,19 @@ Status check_retention(const std::string& table, const Retention& retention) {
                   table, kMaxSpillBytes));
 }
 
+Status check_mode(const TableSpec& spec) {
+  if (static_cast<int>(spec.mode) >= kModeCount) {
+    return invalid(fmt::format("table {}: mode is {}, and has to be below {}", spec.name,
+                               static_cast<int>(spec.mode), kModeCount));
+  }
+  const uint32_t least = spec.mode == Mode::kBounded ? 1 : 0;
+  const uint32_t most = spec.mode == Mode::kSync ? 0 : kMaxStaleness;
+  if (spec.staleness >= least && spec.staleness <= most) return {};
+  const std::string range = most == 0 ? "0" : fmt::format("{} to {}", least, most);
+  return invalid(fmt::format("table {}: staleness is {}, and has to be {} in mode {}", spec.name,
+                             spec.staleness, range, name_of(spec.mode)));
+}
+
 /// A field of two specs, as text.
 struct Pair {
   std::string_view name;
@@ -141,6 +156,8 @@ std::optional<OptimizerKind> optimizer_named(std::string_view name) {
   return static_cast<OptimizerKind>(found - kOptimizerNames.begin());
 }
 
+std::string_view name_of(Mode mode) { return kModeNames.at(static_cast<size_t>(mode)); }
+
 Status check(const TableSpec& spec) {
   CORRO_TRY(check_name(spec.name));
   if (spec.dim < 1 || spec.dim > kMaxDim) {
@@ -155,13 +172,14 @@ Status check(const TableSpec& spec) {
   }
   CORRO_TRY(check_optimizer(spec.name, spec.optimizer));
   CORRO_TRY(check_initial(spec.name, spec.initial));
-  return check_retention(spec.name, spec.retention);
+  CORRO_TRY(check_retention(spec.name, spec.retention));
+  return check_mode(spec);
 }
 
 Status check_alike(const TableSpec& here, const TableSpec& there) {
   const Optimizer& a = here.optimizer;
   const Optimizer& b = there.optimizer;
-  const std::array<Pair, 20> pairs = {{
+  const std::array<Pair, 22> pairs = {{
       pair_of("name", here.name, there.name),
       pair_of("dim", here.dim, there.dim),
       pair_of("dtype", corro::name_of(here.dtype), corro::name_of(there.dtype)),
@@ -182,6 +200,8 @@ Status check_alike(const TableSpec& here, const TableSpec& there) {
       pair_of("retention.idle_steps", here.retention.idle_steps, there.retention.idle_steps),
       pair_of("retention.most_bytes", here.retention.most_bytes, there.retention.most_bytes),
       pair_of("retention.spill", here.retention.spill, there.retention.spill),
+      pair_of("mode", name_of(here.mode), name_of(there.mode)),
+      pair_of("staleness", here.staleness, there.staleness),
   }};
   const auto differs =
       std::ranges::find_if(pairs, [](const Pair& pair) { return pair.here != pair.there; });

@@ -78,6 +78,17 @@ struct Retention {
   bool operator==(const Retention&) const = default;
 };
 
+/// When a push counts, and how far ranks may be apart.
+enum class Mode : uint8_t {
+  kSync = 0,     ///< A step is one push of each rank, and a push is over when its step is taken.
+  kBounded = 1,  ///< The same steps; a rank may be up to `staleness` pushes ahead of them.
+  kAsync = 2,    ///< A push counts when it arrives, by itself; nobody waits for another rank.
+};
+inline constexpr int kModeCount = 3;
+/// As users write it: "sync", "bounded", "async".
+[[nodiscard]] std::string_view name_of(Mode mode);
+
+inline constexpr uint32_t kMaxStaleness = 64;
 inline constexpr uint32_t kMaxDim = 4096;
 inline constexpr size_t kMaxNameBytes = 128;
 inline constexpr uint32_t kMaxLeastPushes = 65535;
@@ -94,6 +105,10 @@ struct TableSpec {
   Optimizer optimizer = {};
   Initial initial = {};
   Retention retention = {};
+  Mode mode = Mode::kSync;
+  /// So many pushes of a rank may be unanswered when its call of push() returns: at most
+  /// kMaxStaleness; 0 in sync mode, at least 1 in bounded mode.
+  uint32_t staleness = 0;
   bool operator==(const TableSpec&) const = default;
 };
 

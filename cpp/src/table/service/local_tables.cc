@@ -28,6 +28,12 @@ class LocalTables final : public Tables {
     return tables_.at(table).rows->pull(ids, values);
   }
 
+  Status prefetch(TableNumber /*table*/, std::span<const uint64_t> /*ids*/,
+                  size_t /*most*/) override {
+    return {};
+  }
+  Status wait(TableNumber /*table*/) override { return {}; }
+
   Status push(TableNumber table, std::span<const uint64_t> ids,
               std::span<const float> gradients) override {
     Kept& kept = tables_.at(table);

@@ -15,6 +15,8 @@ namespace {
 
 /// "CTB2": the version is the last byte.
 constexpr uint32_t kMagic = 0x32425443;
+constexpr size_t kPullHeadBytes = 16;
+constexpr size_t kRowsHeadBytes = 16;
 constexpr size_t kPushHeadBytes = 40;
 constexpr size_t kMaxErrorText = 4096;
 constexpr size_t kPackedHeadBytes = 24;
@@ -127,7 +129,7 @@ Result<Header> decode_header(std::span<const std::byte, kHeaderBytes> raw) {
 }
 
 Bytes encode_open(const Open& open) {
-  const auto& [name, dim, dtype, seed, optimizer, initial, retention] = open.spec;
+  const auto& [name, dim, dtype, seed, optimizer, initial, retention, mode, staleness] = open.spec;
   ByteWriter writer;
   writer.write_string(name);
   writer.write(dim);
@@ -148,6 +150,8 @@ Bytes encode_open(const Open& open) {
   writer.write(open.rank);
   writer.write(open.ranks);
   writer.write(open.replicas);
+  writer.write(static_cast<uint8_t>(mode));
+  writer.write(staleness);
   return writer.take();
 }
 
@@ -175,6 +179,8 @@ Result<Open> decode_open(BytesView body) {
   fields.take(open.rank);
   fields.take(open.ranks);
   fields.take(open.replicas);
+  fields.take_enum(spec.mode, kModeCount);
+  fields.take(spec.staleness);
   if (!fields.done() || open.ranks == 0 || open.ranks > kMaxRanks || open.rank >= open.ranks ||
       open.replicas > kMaxReplicas)
     return malformed("OPEN");
@@ -195,9 +201,40 @@ Result<Opened> decode_opened(BytesView body) {
   return opened;
 }
 
-Bytes encode_pull(uint16_t table, uint32_t request, std::span<const uint64_t> keys) {
-  return encode_message({.kind = MessageKind::kPull, .table = table, .request = request},
-                        std::as_bytes(keys));
+Bytes encode_pull(uint16_t table, uint32_t request, const PullHead& head,
+                  std::span<const uint64_t> keys) {
+  ByteWriter writer;
+  writer.write_bytes(
+      encode_header({.kind = MessageKind::kPull,
+                     .table = table,
+                     .request = request,
+                     .body = static_cast<uint32_t>(kPullHeadBytes + keys.size_bytes())}));
+  writer.write(head.since);
+  writer.write(head.at_least);
+  writer.write_bytes(std::as_bytes(keys));
+  return writer.take();
+}
+
+Bytes encode_rows(const Header& to, uint64_t steps, size_t count, uint32_t dim,
+                  std::span<const uint32_t> changed) {
+  const size_t values = count * dim * sizeof(float);
+  const size_t body = kRowsHeadBytes + values + changed.size_bytes();
+  ByteWriter writer;
+  writer.write_bytes(encode_header({.kind = MessageKind::kRows,
+                                    .table = to.table,
+                                    .request = to.request,
+                                    .body = static_cast<uint32_t>(body)}));
+  writer.write(steps);
+  writer.write(uint64_t{count});
+  Bytes bytes = writer.take();
+  bytes.resize(kHeaderBytes + body);
+  std::ranges::copy(std::as_bytes(changed),
+                    bytes.begin() + static_cast<ptrdiff_t>(kHeaderBytes + kRowsHeadBytes + values));
+  return bytes;
+}
+
+std::span<float> values_of(Bytes& rows, size_t count, uint32_t dim) {
+  return {reinterpret_cast<float*>(rows.data() + kHeaderBytes + kRowsHeadBytes), count * dim};
 }
 
 Bytes encode_push(uint16_t table, uint32_t request, const PushHead& head,
@@ -226,10 +263,35 @@ std::span<float> gradients_of(Bytes& push, size_t keys) {
   return {reinterpret_cast<float*>(push.data() + begin), (push.size() - begin) / sizeof(float)};
 }
 
-Result<std::span<const uint64_t>> decode_pull(BytesView body) {
-  const auto keys = view_as<uint64_t>(body);
-  if (body.size() % sizeof(uint64_t) != 0 || !ascends(keys)) return malformed("PULL");
-  return keys;
+Result<Pull> decode_pull(BytesView body) {
+  if (body.size() < kPullHeadBytes || body.size() % sizeof(uint64_t) != 0) return malformed("PULL");
+  Pull pull;
+  Fields fields(body.first(kPullHeadBytes));
+  fields.take(pull.head.since);
+  fields.take(pull.head.at_least);
+  pull.keys = view_as<uint64_t>(body.subspan(kPullHeadBytes));
+  if (!ascends(pull.keys)) return malformed("PULL");
+  return pull;
+}
+
+Result<Rows> decode_rows(BytesView body, size_t keys, uint32_t dim) {
+  if (body.size() < kRowsHeadBytes) return malformed("ROWS");
+  Rows rows;
+  uint64_t count = 0;
+  Fields fields(body.first(kRowsHeadBytes));
+  fields.take(rows.steps);
+  fields.take(count);
+  const BytesView rest = body.subspan(kRowsHeadBytes);
+  if (count > keys) return malformed("ROWS");
+  const size_t values = count * dim * sizeof(float);
+  const size_t changed = count == keys ? 0 : count * sizeof(uint32_t);
+  if (rest.size() != values + changed) return malformed("ROWS");
+  rows.values = view_as<float>(rest.first(values));
+  rows.changed = view_as<uint32_t>(rest.subspan(values));
+  const bool ascend =
+      std::ranges::adjacent_find(rows.changed, std::greater_equal()) == rows.changed.end();
+  if (!ascend || (!rows.changed.empty() && rows.changed.back() >= keys)) return malformed("ROWS");
+  return rows;
 }
 
 Result<Push> decode_push(BytesView body, uint32_t dim) {

@@ -5,7 +5,7 @@
 //   OPEN ->                             a table: its spec, and whose rank asks
 //      <- OPENED                        how many steps it has taken
 //   PULL ->                             sorted keys
-//      <- ROWS                          their rows, in this order
+//      <- ROWS                          their rows, in this order, or those alone that have changed
 //   PUSH ->                             a part of this rank's gradients in one step of the table
 //      <- PUSHED                        the part is there; after the last one: the step is applied
 //      <- ERROR                         in the place of any answer
@@ -81,7 +81,25 @@ struct Open {
   bool operator==(const Open&) const = default;
 };
 struct Opened {
-  uint64_t steps = 0;
+  uint64_t steps = 0;  ///< That the table has taken; in async mode pushes of the rank that asks.
+};
+
+/// What precedes the keys of PULL.
+struct PullHead {
+  uint64_t since = 0;  ///< Rows that no step after this one has changed may be left out; 0: none.
+  uint64_t at_least = 0;  ///< The answer waits until the table has taken so many steps.
+  bool operator==(const PullHead&) const = default;
+};
+/// Points into the message.
+struct Pull {
+  PullHead head;
+  std::span<const uint64_t> keys;  ///< [n], ascending.
+};
+/// Points into the message.
+struct Rows {
+  uint64_t steps = 0;                 ///< That the table has taken.
+  std::span<const float> values;      ///< [count, dim]
+  std::span<const uint32_t> changed;  ///< [count], ascending: of which keys; empty: of all.
 };
 
 /// What precedes keys and gradients in PUSH.
@@ -140,15 +158,22 @@ struct Holds {
 [[nodiscard]] Result<Opened> decode_opened(BytesView body);
 
 /// Whole messages. `keys`: ascending.
-[[nodiscard]] Bytes encode_pull(uint16_t table, uint32_t request, std::span<const uint64_t> keys);
+[[nodiscard]] Bytes encode_pull(uint16_t table, uint32_t request, const PullHead& head,
+                                std::span<const uint64_t> keys);
+/// Room for `count` rows follows the head, at values_of() it, and then `changed`: its size is
+/// `count`, or 0 if these are all rows.
+[[nodiscard]] Bytes encode_rows(const Header& to, uint64_t steps, size_t count, uint32_t dim,
+                                std::span<const uint32_t> changed);
+[[nodiscard]] std::span<float> values_of(Bytes& rows, size_t count, uint32_t dim);
 /// Room for `gradients` follows the keys: [keys.size(), dim] f32 at gradients_of() it.
 [[nodiscard]] Bytes encode_push(uint16_t table, uint32_t request, const PushHead& head,
                                 std::span<const uint64_t> keys, uint32_t dim);
 [[nodiscard]] std::span<float> gradients_of(Bytes& push, size_t keys);
 
-/// The keys of PULL. INVALID_ARGUMENT if they do not ascend. `body` is aligned to 8 bytes, and
-/// outlives the result.
-[[nodiscard]] Result<std::span<const uint64_t>> decode_pull(BytesView body);
+/// INVALID_ARGUMENT if keys do not ascend. `body` is aligned to 8 bytes, and outlives the result.
+[[nodiscard]] Result<Pull> decode_pull(BytesView body);
+/// Rows of `keys` keys. INVALID_ARGUMENT unless encode_rows() could have written it for them.
+[[nodiscard]] Result<Rows> decode_rows(BytesView body, size_t keys, uint32_t dim);
 /// INVALID_ARGUMENT if keys do not ascend, or rows of `dim` elements do not fit the length.
 [[nodiscard]] Result<Push> decode_push(BytesView body, uint32_t dim);
 

@@ -18,6 +18,14 @@ void try_open(BytesView body) {
   (void)corro::table::check(open->spec);
 }
 
+void try_rows(BytesView body, size_t keys, uint32_t dim) {
+  const auto rows = corro::table::decode_rows(body, keys, dim);
+  if (!rows.ok()) return;
+  const size_t count = rows->values.size() / dim;
+  CORRO_CHECK(count <= keys && rows->values.size() == count * dim);
+  CORRO_CHECK(rows->changed.size() == (count == keys ? 0 : count));
+}
+
 /// A table takes a push in parts as whole, or refuses it and changes nothing.
 void try_push(BytesView body, uint32_t dim) {
   const auto push = corro::table::decode_push(body, dim);
@@ -71,6 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (header->kind == MessageKind::kOpen) try_open(body);
   if (header->kind == MessageKind::kOpened) (void)corro::table::decode_opened(body);
   if (header->kind == MessageKind::kPull) (void)corro::table::decode_pull(body);
+  if (header->kind == MessageKind::kRows) try_rows(body, header->request, 1 + header->table % 8);
   if (header->kind == MessageKind::kPush) try_push(body, 1 + header->table % 8);
   if (header->kind == MessageKind::kLost) (void)corro::table::decode_lost(body);
   using corro::table::decode_export, corro::table::encode_export;

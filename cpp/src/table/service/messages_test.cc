@@ -15,7 +15,9 @@ TableSpec spec() {
           .seed = 7,
           .optimizer = {.kind = OptimizerKind::kAdam, .lr = 0.5F, .beta1 = 0.25F},
           .initial = {.kind = InitialKind::kUniform, .low = -1, .high = 1},
-          .retention = {.least_pushes = 2, .idle_steps = 3, .most_bytes = 4, .spill = "/five"}};
+          .retention = {.least_pushes = 2, .idle_steps = 3, .most_bytes = 4, .spill = "/five"},
+          .mode = Mode::kBounded,
+          .staleness = 5};
 }
 
 Bytes body_of(const Bytes& message) { return {message.begin() + kHeaderBytes, message.end()}; }
@@ -89,12 +91,12 @@ TEST(TableMessages, APushIsReadAsItWasWritten) {
 
 TEST(TableMessages, KeysThatDoNotAscendAreRefused) {
   for (const auto& keys : {std::vector<uint64_t>{2, 1}, {1, 1}}) {
-    EXPECT_FALSE(decode_pull(body_of(encode_pull(0, 0, keys))).ok());
+    EXPECT_FALSE(decode_pull(body_of(encode_pull(0, 0, {}, keys))).ok());
     const Bytes push = encode_push(0, 0, {.step = 1, .rows = 2}, keys, 1);
     EXPECT_FALSE(decode_push(body_of(push), 1).ok());
   }
   const std::vector<uint64_t> ascending = {1, 2};
-  EXPECT_TRUE(decode_pull(body_of(encode_pull(0, 0, ascending))).ok());
+  EXPECT_TRUE(decode_pull(body_of(encode_pull(0, 0, {}, ascending))).ok());
 }
 
 TEST(TableMessages, APartThatIsBehindItsPushIsRefused) {
@@ -103,6 +105,40 @@ TEST(TableMessages, APartThatIsBehindItsPushIsRefused) {
        {PushHead{.step = 1, .rows = 1}, PushHead{.step = 1, .first = 3, .rows = 4},
         PushHead{.step = 1, .first = UINT64_MAX, .rows = 4}, PushHead{.step = 0, .rows = 2}})
     EXPECT_FALSE(decode_push(body_of(encode_push(0, 0, head, keys, 1)), 1).ok());
+}
+
+TEST(TableMessages, APullIsReadAsItWasWritten) {
+  const std::vector<uint64_t> keys = {1, UINT64_MAX};
+  const PullHead head{.since = 6, .at_least = 7};
+  const Bytes body = body_of(encode_pull(9, 10, head, keys));
+  const auto pull = decode_pull(body);
+  ASSERT_TRUE(pull.ok());
+  EXPECT_EQ(pull->head, head);
+  EXPECT_TRUE(std::ranges::equal(pull->keys, keys));
+  for (const size_t size : {0UL, 8UL, 17UL})
+    EXPECT_FALSE(decode_pull(BytesView(body).first(size)).ok());
+}
+
+TEST(TableMessages, RowsAreReadAsTheyWereWritten) {
+  const std::vector<uint32_t> changed = {0, 4};
+  Bytes message = encode_rows({.table = 9, .request = 10}, 8, 2, 3, changed);
+  const auto values = values_of(message, 2, 3);
+  for (size_t i = 0; i < 6; ++i) values[i] = static_cast<float>(i);
+  const Bytes body = body_of(message);
+  const auto rows = decode_rows(body, 5, 3);
+  ASSERT_TRUE(rows.ok());
+  EXPECT_EQ(rows->steps, 8U);
+  EXPECT_EQ(rows->values[5], 5.0F);
+  EXPECT_TRUE(std::ranges::equal(rows->changed, changed));
+  // Two rows of two keys, of too few keys, or of another dim.
+  EXPECT_FALSE(decode_rows(body, 2, 3).ok());
+  EXPECT_FALSE(decode_rows(body, 4, 3).ok());
+  EXPECT_FALSE(decode_rows(body, 1, 3).ok());
+  EXPECT_FALSE(decode_rows(body, 5, 4).ok());
+  EXPECT_FALSE(decode_rows(BytesView(body).first(15), 5, 3).ok());
+  const std::vector<uint32_t> twice = {1, 1};
+  EXPECT_FALSE(decode_rows(body_of(encode_rows({}, 8, 2, 3, twice)), 5, 3).ok());
+  EXPECT_TRUE(decode_rows(body_of(encode_rows({}, 8, 5, 3, {})), 5, 3)->changed.empty());
 }
 
 TEST(TableMessages, AnErrorKeepsItsCodeAndText) {

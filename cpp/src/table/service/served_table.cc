@@ -24,46 +24,63 @@ Status ServedTable::open(const Open& open) const {
     return {Code::kInvalidArgument, fmt::format("table {}: replicas is {} here and {} there",
                                                 spec().name, open.replicas, replicas_)};
   }
-  if (open.ranks == pushes_.size()) return {};
+  if (open.ranks == pushed_.size()) return {};
   return {Code::kFailedPrecondition,
           fmt::format("table {}: {} ranks use it, and rank {} says that there are {}", spec().name,
-                      pushes_.size(), open.rank, open.ranks)};
+                      pushed_.size(), open.rank, open.ranks)};
+}
+
+Status ServedTable::refuse(uint32_t rank, const PushHead& head, std::string_view why) const {
+  return {Code::kFailedPrecondition,
+          fmt::format("table {}: rank {} pushes step {}: {}", spec().name, rank, head.step, why)};
+}
+
+Result<ServedTable::RankPush*> ServedTable::find(uint32_t rank, const PushHead& head) {
+  const uint64_t ahead = head.step - steps_of(rank) - 1;
+  const uint64_t most = is_async() ? 0 : spec().staleness;
+  if (ahead > most)
+    return refuse(rank, head, fmt::format("the next one is {}", steps_of(rank) + 1));
+  while (upcoming_.size() <= ahead) upcoming_.emplace_back(pushed_.size());
+  return &upcoming_[ahead].at(rank);
 }
 
 Status ServedTable::check_part(const RankPush& known, uint32_t rank, const Push& push) const {
   const PushHead& head = push.head;
-  const auto refuse = [&](std::string_view why) {
-    return Status(Code::kFailedPrecondition, fmt::format("table {}: rank {} pushes step {}: {}",
-                                                         spec().name, rank, head.step, why));
-  };
-  if (head.step != steps_ + 1) return refuse(fmt::format("the next one is {}", steps_ + 1));
   if (known.keys.empty() && head.first == 0) return {};
-  if (head.rows != known.rows) return refuse("its parts differ in the number of rows");
+  if (head.rows != known.rows) return refuse(rank, head, "its parts differ in the number of rows");
   if (head.first + push.keys.size() <= known.keys.size()) return {};
-  if (head.first != known.keys.size()) return refuse("a part of it is missing");
+  if (head.first != known.keys.size()) return refuse(rank, head, "a part of it is missing");
   const bool follows =
       push.keys.empty() || known.keys.empty() || push.keys.front() > known.keys.back();
-  return follows ? Status() : refuse("its keys do not ascend");
+  return follows ? Status() : refuse(rank, head, "its keys do not ascend");
+}
+
+Status ServedTable::check_size(uint32_t rank, const Push& push) const {
+  const size_t row_bytes = sizeof(uint64_t) + spec().dim * sizeof(float);
+  const size_t most = kMaxPushBytes / row_bytes;
+  size_t kept = 0;  // Of other steps, as long as nothing of this one has come.
+  for (const Step& step : upcoming_) kept += step[rank].rows;
+  if (push.head.rows <= most && (push.head.first > 0 || kept <= most - push.head.rows)) return {};
+  return {Code::kResourceExhausted,
+          fmt::format("table {}: rank {} pushes {} rows at once; {} are the most", spec().name,
+                      rank, push.head.rows, most)};
 }
 
 Result<ServedTable::Taken> ServedTable::take(uint32_t rank, const Push& push) {
-  if (push.head.step <= steps_) return Taken::kOld;
-  RankPush& known = pushes_.at(rank);
+  if (push.head.step <= steps_of(rank)) return Taken::kOld;
+  CORRO_ASSIGN(RankPush* const found, find(rank, push.head));
+  RankPush& known = *found;
   if (push.head.version < known.version) return Taken::kStale;
   if (push.head.version > known.version) {
     known = {};
     known.version = push.head.version;
   }
   CORRO_TRY(check_part(known, rank, push));
-  const size_t row_bytes = sizeof(uint64_t) + spec().dim * sizeof(float);
-  if (push.head.rows > kMaxPushBytes / row_bytes)
-    return Status(Code::kResourceExhausted,
-                  fmt::format("table {}: rank {} pushes {} rows at once; {} are the most",
-                              spec().name, rank, push.head.rows, kMaxPushBytes / row_bytes));
   const size_t end = push.head.first + push.keys.size();
   const bool is_last = end == push.head.rows;
   if (known.whole) return is_last ? Taken::kWhole : Taken::kPart;
   if (end <= known.keys.size() && end > 0) return Taken::kPart;  // It has come before.
+  CORRO_TRY(check_size(rank, push));
   if (push.head.first == 0) {
     known.rows = push.head.rows;
     known.lr = push.head.lr;
@@ -76,49 +93,76 @@ Result<ServedTable::Taken> ServedTable::take(uint32_t rank, const Push& push) {
 }
 
 Status ServedTable::check_rates() const {
-  for (size_t rank = 1; rank < pushes_.size(); ++rank) {
-    if (pushes_[rank].lr == pushes_[0].lr) continue;
+  for (size_t rank = 1; rank < next().size(); ++rank) {
+    if (next()[rank].lr == next()[0].lr) continue;
     return {Code::kInvalidArgument,
             fmt::format("table {}: rank 0 pushes step {} with lr {}, and rank {} with {}",
-                        spec().name, steps_ + 1, pushes_[0].lr, rank, pushes_[rank].lr)};
+                        spec().name, steps_ + 1, next()[0].lr, rank, next()[rank].lr)};
   }
   return {};
 }
 
 bool ServedTable::ready() const {
-  const uint64_t version = pushes_.front().version;
+  if (is_async()) return std::ranges::any_of(next(), &RankPush::whole);
+  const uint64_t version = next().front().version;
   return std::ranges::all_of(
-      pushes_, [version](const RankPush& push) { return push.whole && push.version == version; });
+      next(), [version](const RankPush& push) { return push.whole && push.version == version; });
 }
 
 uint64_t ServedTable::last_version() const {
-  return std::ranges::max(pushes_, {}, &RankPush::version).version;
+  return std::ranges::max(next(), {}, &RankPush::version).version;
 }
 
 Status ServedTable::apply() {
+  if (is_async()) {
+    Step& pushes = upcoming_.front();
+    const auto whole = std::ranges::find(pushes, true, &RankPush::whole);
+    const Status status = take_alone(*whole);
+    if (status.ok()) ++pushed_[static_cast<size_t>(whole - pushes.begin())];
+    *whole = {};
+    return status;
+  }
   const Status status = take_step();
-  if (status.ok()) forget_others(last_version());
-  for (RankPush& push : pushes_) push = {};
+  if (status.ok()) {
+    forget_others(last_version());
+    upcoming_.pop_front();
+  } else {
+    upcoming_.clear();  // They were to follow that one.
+  }
+  if (upcoming_.empty()) upcoming_.emplace_back(pushed_.size());
   return status;
 }
 
 Status ServedTable::take_step() {
   CORRO_TRY(check_rates());
-  CORRO_TRY(rows_->set_lr(pushes_[0].lr));
-  if (pushes_.size() == 1) {
-    CORRO_TRY(push(pushes_[0].keys, pushes_[0].gradients));
-  } else {
-    std::vector<uint64_t> keys;
-    std::vector<float> gradients;
-    add_up(keys, gradients);
-    CORRO_TRY(push(keys, gradients));
-  }
-  ++steps_;
-  stepped_ = true;
+  if (next().size() == 1) return take_alone(upcoming_.front()[0]);
+  CORRO_TRY(rows_->set_lr(next()[0].lr));
+  std::vector<uint64_t> keys;
+  std::vector<float> gradients;
+  add_up(keys, gradients);
+  CORRO_TRY(push_rows(keys, gradients));
+  finish_step(std::move(keys));
   return {};
 }
 
-Status ServedTable::push(std::span<const uint64_t> keys, std::span<const float> gradients) {
+Status ServedTable::take_alone(RankPush& push) {
+  CORRO_TRY(rows_->set_lr(push.lr));
+  CORRO_TRY(push_rows(push.keys, push.gradients));
+  finish_step(std::move(push.keys));
+  return {};
+}
+
+/// Rows that go by themselves change, too, and are no keys of a step.
+void ServedTable::finish_step(std::vector<uint64_t> changed) {
+  ++steps_;
+  stepped_ = true;
+  const Retention& retention = spec().retention;
+  if (retention.idle_steps > 0 || (retention.most_bytes > 0 && retention.spill.empty()))
+    return changes_.forget(steps_);
+  changes_.add(steps_, std::move(changed));
+}
+
+Status ServedTable::push_rows(std::span<const uint64_t> keys, std::span<const float> gradients) {
   if (guard_ != nullptr) CORRO_TRY(guard_->check(*rows_, keys));
   return rows_->push(keys, gradients, steps_ + 1);
 }
@@ -129,6 +173,7 @@ void ServedTable::forget_others(uint64_t version) {
   if (!forgets_ || version < version_) return;
   rows_->forget([this](uint64_t key) { return !held_->test(shard_of(key, shards_)); });
   forgets_ = false;
+  changes_.forget(steps_);
 }
 
 void ServedTable::hold(uint64_t version, const ShardSet& shards) {
@@ -169,6 +214,7 @@ Status ServedTable::unpack(const PackedRows& rows) {
     return refuse(fmt::format("{} steps here and {} there", steps_, rows.steps));
   CORRO_TRY(rows_->unpack(rows.keys, rows.rows, rows.steps));
   steps_ = rows.steps;
+  changes_.forget(steps_);  // What earlier steps have changed of these rows.
   return {};
 }
 
@@ -176,13 +222,13 @@ Status ServedTable::unpack(const PackedRows& rows) {
 /// the first one, in the order of the ranks.
 void ServedTable::add_up(std::vector<uint64_t>& keys, std::vector<float>& gradients) const {
   const size_t dim = spec().dim;
-  for (const RankPush& push : pushes_) keys.insert(keys.end(), push.keys.begin(), push.keys.end());
+  for (const RankPush& push : next()) keys.insert(keys.end(), push.keys.begin(), push.keys.end());
   std::ranges::sort(keys);
   const auto rest = std::ranges::unique(keys);
   keys.erase(rest.begin(), rest.end());
   gradients.assign(keys.size() * dim, 0.0F);
   std::vector<bool> seen(keys.size());
-  for (const RankPush& push : pushes_) {
+  for (const RankPush& push : next()) {
     size_t at = 0;
     for (size_t i = 0; i < push.keys.size(); ++i) {
       while (keys[at] != push.keys[i]) ++at;
@@ -200,8 +246,8 @@ void ServedTable::add_up(std::vector<uint64_t>& keys, std::vector<float>& gradie
 
 std::string ServedTable::describe_missing() const {
   std::vector<size_t> missing;
-  for (size_t rank = 0; rank < pushes_.size(); ++rank)
-    if (!pushes_[rank].whole || pushes_[rank].version < last_version()) missing.push_back(rank);
+  for (size_t rank = 0; rank < next().size(); ++rank)
+    if (!next()[rank].whole || next()[rank].version < last_version()) missing.push_back(rank);
   const size_t named = std::min(missing.size(), kNamedRanks);
   std::string text = missing.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < named; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", missing[i]);

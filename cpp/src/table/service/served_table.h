@@ -13,15 +13,22 @@
 // version takes the place of the earlier one, and a step needs pushes of one version from all
 // ranks. So no server takes a step of which a rank has not said all that belongs to it.
 //
+// In bounded mode a rank pushes up to `staleness` steps ahead of the one that is taken next: each of
+// these is kept by itself, in the order of steps, and they are taken in it.
+//
 // Once every rank is whole the gradients of each key are added up in the order of the ranks,
 // whatever the order in which they came, and the optimizer takes one step. Then all ranks are
 // absent, of the next step. A push of a step that was taken changes nothing, and is answered at
 // once: so each push counts exactly once, however often it is sent.
 //
+// In async mode a rank's pushes are steps by themselves. They are numbered by the rank, and the next
+// one of each is taken as soon as it is whole.
+//
 // Without clock and I/O: the server keeps deadlines, and answers.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,12 +37,13 @@
 
 #include "base/status.h"
 #include "table/local_table.h"
+#include "table/service/changes.h"
 #include "table/service/memory_guard.h"
 #include "table/service/messages.h"
 
 namespace corro::table {
 
-/// Bytes of one rank's push that a server keeps until the others have pushed.
+/// Bytes of one rank's pushes that a server keeps until the others have pushed.
 inline constexpr size_t kMaxPushBytes = size_t{4} << 30U;
 
 /// Loop-confined.
@@ -50,11 +58,21 @@ class ServedTable {
   /// another number of ranks or replicas.
   [[nodiscard]] Status open(const Open& open) const;
   [[nodiscard]] const TableSpec& spec() const { return rows_->spec(); }
+  /// Taken so far; in async mode pushes of all ranks.
   [[nodiscard]] uint64_t steps() const { return steps_; }
+  /// What this rank's next push follows.
+  [[nodiscard]] uint64_t steps_of(uint32_t rank) const {
+    return is_async() ? pushed_.at(rank) : steps_;
+  }
 
   /// As LocalTable::pull().
   [[nodiscard]] Status pull(std::span<const uint64_t> keys, std::span<float> values) const {
     return rows_->pull(keys, values);
+  }
+  /// As Changes::since().
+  [[nodiscard]] std::optional<std::vector<uint32_t>> changed_since(
+      uint64_t step, std::span<const uint64_t> keys) const {
+    return changes_.since(step, keys);
   }
 
   enum class Taken : uint8_t {
@@ -66,10 +84,12 @@ class ServedTable {
   /// Takes a part of a rank's push. INVALID_ARGUMENT or FAILED_PRECONDITION: it does not fit, and
   /// nothing has changed.
   [[nodiscard]] Result<Taken> take(uint32_t rank, const Push& push);
-  /// Every rank's push is whole, and all are of one version.
+  /// Every rank's push of the next step is whole, and all are of one version. In async mode: some
+  /// rank's is whole.
   [[nodiscard]] bool ready() const;
-  /// Takes the step; all ranks have to be whole. INVALID_ARGUMENT, or RESOURCE_EXHAUSTED and DATA_LOSS
-  /// as LocalTable::push() and MemoryGuard say: the pushes were dropped, and no row has changed.
+  /// Takes what is ready. INVALID_ARGUMENT, or RESOURCE_EXHAUSTED and DATA_LOSS as
+  /// LocalTable::push() and MemoryGuard say: pushes were dropped, those of later steps, too, and no
+  /// row has changed.
   [[nodiscard]] Status apply();
   /// Ranks that the next step waits for: "rank 1", "ranks 1, 2 and 5 more".
   [[nodiscard]] std::string describe_missing() const;
@@ -93,16 +113,27 @@ class ServedTable {
     std::vector<float> gradients;
   };
 
+  using Step = std::vector<RankPush>;  ///< By rank.
+
   ServedTable(std::unique_ptr<LocalTable> rows, const Open& open, size_t shards, MemoryGuard* guard)
       : rows_(std::move(rows)),
         replicas_(open.replicas),
         shards_(shards),
         guard_(guard),
-        pushes_(open.ranks) {}
+        pushed_(open.ranks),
+        upcoming_({Step(open.ranks)}) {}
+  [[nodiscard]] bool is_async() const { return spec().mode == Mode::kAsync; }
+  [[nodiscard]] const Step& next() const { return upcoming_.front(); }
+  /// What is there of this push, or nothing yet. FAILED_PRECONDITION: it is too far ahead.
+  [[nodiscard]] Result<RankPush*> find(uint32_t rank, const PushHead& head);
+  [[nodiscard]] Status refuse(uint32_t rank, const PushHead& head, std::string_view why) const;
   [[nodiscard]] Status check_part(const RankPush& known, uint32_t rank, const Push& push) const;
+  [[nodiscard]] Status check_size(uint32_t rank, const Push& push) const;
   [[nodiscard]] Status check_rates() const;
   Status take_step();
-  Status push(std::span<const uint64_t> keys, std::span<const float> gradients);
+  Status push_rows(std::span<const uint64_t> keys, std::span<const float> gradients);
+  Status take_alone(RankPush& push);
+  void finish_step(std::vector<uint64_t> changed);
   void forget_others(uint64_t version);
   [[nodiscard]] uint64_t last_version() const;
   void add_up(std::vector<uint64_t>& keys, std::vector<float>& gradients) const;
@@ -111,8 +142,10 @@ class ServedTable {
   const uint32_t replicas_;
   const size_t shards_;
   MemoryGuard* const guard_;
-  std::vector<RankPush> pushes_;  ///< By rank.
+  std::vector<uint64_t> pushed_;  ///< In async mode, by rank: pushes that were taken.
+  std::deque<Step> upcoming_;     ///< The next step, and those of which something has come.
   uint64_t steps_ = 0;
+  Changes changes_;
   bool stepped_ = false;          ///< It has taken a step by itself.
   uint64_t version_ = 0;          ///< Of the shards below; 0: nobody has told them.
   std::optional<ShardSet> held_;  ///< Shards of this server.

@@ -226,5 +226,70 @@ TEST(ServedTable, RowsOfAShardThatWasHandedOverStayUntilAllRanksKnow) {
   EXPECT_EQ(row(*table, 1), -4);
 }
 
+std::unique_ptr<ServedTable> table_of(uint32_t ranks, Mode mode, uint32_t staleness) {
+  Open open = open_of(ranks);
+  open.spec.mode = mode;
+  open.spec.staleness = staleness;
+  return ServedTable::create(open).value();
+}
+
+TEST(ServedTable, RowsThatLaterStepsHaveChangedAreKnown) {
+  const auto table = table_of(2);
+  for (uint64_t step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(table->take(0, whole(step, {step}, {1}).push()).ok());
+    ASSERT_TRUE(table->take(1, whole(step, {10 * step}, {1}).push()).ok());
+    ASSERT_TRUE(table->apply().ok());
+  }
+  const std::vector<uint64_t> keys = {1, 2, 5, 30};
+  EXPECT_EQ(table->changed_since(1, keys), (std::vector<uint32_t>{1, 3}));
+  EXPECT_EQ(table->changed_since(3, keys), std::vector<uint32_t>{});
+}
+
+/// Such a row changes without a push of its key.
+TEST(ServedTable, RowsOfATableThatEvictsMayAllHaveChanged) {
+  Open open = open_of(1);
+  open.spec.retention.idle_steps = 1;
+  const auto table = ServedTable::create(open).value();
+  for (uint64_t step = 1; step <= 2; ++step) {
+    ASSERT_TRUE(table->take(0, whole(step, {step}, {1}).push()).ok());
+    ASSERT_TRUE(table->apply().ok());
+  }
+  EXPECT_EQ(table->changed_since(1, std::vector<uint64_t>{1}), std::nullopt);
+}
+
+TEST(ServedTable, InBoundedModeLaterPushesWaitForTheirStep) {
+  const auto table = table_of(2, Mode::kBounded, 1);
+  EXPECT_EQ(table->take(0, whole(2, {1}, {20}).push()).value(), Taken::kWhole);
+  EXPECT_EQ(table->take(0, whole(1, {1}, {1}).push()).value(), Taken::kWhole);
+  EXPECT_EQ(table->take(0, whole(3, {1}, {1}).push()).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(table->take(1, whole(2, {1}, {30}).push()).value(), Taken::kWhole);
+  EXPECT_FALSE(table->ready());
+  EXPECT_EQ(table->take(1, whole(1, {1}, {2}).push()).value(), Taken::kWhole);
+  ASSERT_TRUE(table->ready());
+  ASSERT_TRUE(table->apply().ok());
+  EXPECT_EQ(row(*table, 1), -3);
+  ASSERT_TRUE(table->ready());
+  ASSERT_TRUE(table->apply().ok());
+  EXPECT_EQ(row(*table, 1), -53);
+  EXPECT_FALSE(table->ready());
+}
+
+TEST(ServedTable, InAsyncModeAPushIsAStep) {
+  const auto table = table_of(2, Mode::kAsync, 3);
+  for (uint64_t step = 1; step <= 3; ++step) {
+    EXPECT_EQ(table->take(1, whole(step, {1}, {1}).push()).value(), Taken::kWhole);
+    ASSERT_TRUE(table->ready());
+    ASSERT_TRUE(table->apply().ok());
+    EXPECT_EQ(table->take(1, whole(step, {1}, {1}).push()).value(), Taken::kOld);
+  }
+  EXPECT_EQ(table->take(0, whole(1, {1}, {10}, 0.5F).push()).value(), Taken::kWhole);
+  ASSERT_TRUE(table->apply().ok());
+  EXPECT_EQ(row(*table, 1), -8);
+  EXPECT_EQ(table->steps(), 4U);
+  EXPECT_EQ(table->steps_of(0), 1U);
+  EXPECT_EQ(table->steps_of(1), 3U);
+  EXPECT_EQ(table->take(0, whole(3, {1}, {1}).push()).status().code(), Code::kFailedPrecondition);
+}
+
 }  // namespace
 }  // namespace corro::table

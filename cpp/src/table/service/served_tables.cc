@@ -1,12 +1,19 @@
 // What a worker says is worker.h's matter; here are its sockets, the clock, and the wait for answers.
+//
+// Whoever has the lock moves the worker: a call, as long as it lasts; and between calls a thread, as
+// long as something is under way. It is started by the first call that leaves something behind.
 #include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
+#include "base/guarded.h"
+#include "base/own_thread.h"
+#include "io/event.h"
 #include "table/service/server_link.h"
 #include "table/service/tables.h"
 #include "table/service/worker.h"
@@ -23,20 +30,44 @@ constexpr Duration kFindAgain = std::chrono::milliseconds(500);
 class ServedTables final : public Tables, private Links {
  public:
   explicit ServedTables(const ServedOptions& options);
+  ~ServedTables() override;
+  ServedTables(const ServedTables&) = delete;
+  ServedTables& operator=(const ServedTables&) = delete;
 
   Result<TableNumber> open(const TableSpec& spec, uint32_t replicas) override;
   Status pull(TableNumber table, std::span<const uint64_t> ids, std::span<float> values) override;
+  Status prefetch(TableNumber table, std::span<const uint64_t> ids, size_t most) override;
   Status push(TableNumber table, std::span<const uint64_t> ids,
               std::span<const float> gradients) override;
-  Status set_lr(TableNumber table, float lr) override { return worker_.set_lr(table, lr); }
-  [[nodiscard]] uint64_t steps(TableNumber table) const override { return worker_.steps(table); }
-  [[nodiscard]] uint32_t copies(TableNumber table) const override { return worker_.copies(table); }
+  Status wait(TableNumber table) override;
+  Status set_lr(TableNumber table, float lr) override {
+    const auto turn = turn_.lock();
+    return worker_.set_lr(table, lr);
+  }
+  [[nodiscard]] uint64_t steps(TableNumber table) const override {
+    const auto turn = turn_.lock();
+    return worker_.steps(table);
+  }
+  [[nodiscard]] uint32_t copies(TableNumber table) const override {
+    const auto turn = turn_.lock();
+    return worker_.copies(table);
+  }
   void abandon_in_child() override {
     for (const auto& link : links_)
       if (link) link->abandon_in_child();
   }
 
  private:
+  /// What poll(2) waits for.
+  struct Watched {
+    std::vector<pollfd> descriptors;
+    Time until;
+  };
+  /// Held to move the worker, also while it waits for sockets: nobody else can do anything then.
+  struct Turn {
+    bool ends = false;  ///< The thread is to end.
+  };
+
   void add(uint32_t server, const std::string& address) override;
   Questions& questions(uint32_t server) override { return links_[server]->questions(); }
   void forget(uint32_t server) override { links_[server]->forget_questions(); }
@@ -44,16 +75,32 @@ class ServedTables final : public Tables, private Links {
 
   void add_link(uint32_t server, const io::SocketAddress& address);
   /// Until the call is over.
-  Status wait(Duration patience);
+  Status finish_call(Duration patience);
   void advance_links();
-  void poll_links(Time until);
+  [[nodiscard]] Watched watched(Time until) const;
+  [[nodiscard]] bool has_questions() const;
   [[nodiscard]] std::string describe_silent() const;
+
+  /// Leaves what is under way to the thread.
+  Status leave();
+  void run();
 
   const ServedOptions options_;
   std::vector<std::unique_ptr<ServerLink>> links_;  ///< By server; null: nobody has told of it.
   TableWorker worker_;
   Time find_at_{};
+  mutable Guarded<Turn> turn_;
+  std::optional<io::EventFd> event_;  ///< Wakes the thread.
+  std::thread thread_;
 };
+
+void poll_for(const std::vector<pollfd>& descriptors, Time until) {
+  std::vector<pollfd> watched = descriptors;
+  const Duration left = std::max(Duration::zero(), until - monotonic_now());
+  constexpr Duration kMost = std::chrono::hours(1);
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(std::min(left, kMost)).count();
+  (void)poll(watched.data(), watched.size(), static_cast<int>(ms));
+}
 
 std::vector<std::string> texts_of(const std::vector<io::SocketAddress>& addresses) {
   std::vector<std::string> texts;
@@ -71,29 +118,54 @@ ServedTables::ServedTables(const ServedOptions& options)
   for (uint32_t i = 0; i < options.servers.size(); ++i) add_link(i, options.servers[i]);
 }
 
+ServedTables::~ServedTables() {
+  if (!thread_.joinable()) return;
+  turn_.lock()->ends = true;
+  event_->ring();
+  thread_.join();
+}
+
 // -- calls ----------------------------------------------------------------------------------------
 
 Result<TableNumber> ServedTables::open(const TableSpec& spec, uint32_t replicas) {
+  const auto turn = turn_.lock();
   CORRO_ASSIGN(const TableNumber number, worker_.start_open(spec, replicas));
-  CORRO_TRY(wait(options_.patience));
+  CORRO_TRY(finish_call(options_.patience));
   return number;
 }
 
 Status ServedTables::pull(TableNumber table, std::span<const uint64_t> ids,
                           std::span<float> values) {
+  const auto turn = turn_.lock();
   CORRO_TRY(worker_.start_pull(table, ids));
-  CORRO_TRY(wait(options_.patience));
+  CORRO_TRY(finish_call(options_.patience));
   worker_.copy_rows(values);
-  return {};
+  return leave();
+}
+
+Status ServedTables::prefetch(TableNumber table, std::span<const uint64_t> ids, size_t most) {
+  const auto turn = turn_.lock();
+  CORRO_TRY(worker_.prefetch(table, ids, most));
+  advance_links();
+  return leave();
 }
 
 Status ServedTables::push(TableNumber table, std::span<const uint64_t> ids,
                           std::span<const float> gradients) {
+  const auto turn = turn_.lock();
   CORRO_TRY(worker_.start_push(table, ids, gradients));
-  return wait(options_.patience + kPushMargin);
+  advance_links();
+  CORRO_TRY(finish_call(options_.patience + kPushMargin));
+  return leave();
 }
 
-Status ServedTables::wait(Duration patience) {
+Status ServedTables::wait(TableNumber table) {
+  const auto turn = turn_.lock();
+  CORRO_TRY(worker_.start_wait(table));
+  return finish_call(options_.patience + kPushMargin);
+}
+
+Status ServedTables::finish_call(Duration patience) {
   const Time deadline = monotonic_now() + patience;
   for (worker_.proceed(); !worker_.over(); worker_.proceed()) {
     advance_links();
@@ -104,7 +176,9 @@ Status ServedTables::wait(Duration patience) {
     if (options_.interrupted && options_.interrupted())
       worker_.stop({Code::kCancelled, worker_.describe_call() + ": interrupted"});
     worker_.proceed();
-    if (!worker_.over()) poll_links(std::min(deadline, monotonic_now() + kLook));
+    if (worker_.over()) break;
+    const Watched links = watched(std::min(deadline, monotonic_now() + kLook));
+    poll_for(links.descriptors, links.until);
   }
   return worker_.result();
 }
@@ -152,23 +226,58 @@ void ServedTables::advance_links() {
   }
 }
 
-void ServedTables::poll_links(Time until) {
-  std::vector<pollfd> watched;
+ServedTables::Watched ServedTables::watched(Time until) const {
+  Watched watched{.descriptors = {}, .until = until};
   for (uint32_t server = 0; server < links_.size(); ++server) {
     if (!worker_.uses(server)) continue;
     const ServerLink& link = *links_[server];
-    until = std::min(until, link.wake());
-    if (link.fd() >= 0) watched.push_back({link.fd(), link.events(), 0});
+    watched.until = std::min(watched.until, link.wake());
+    if (link.fd() >= 0) watched.descriptors.push_back({link.fd(), link.events(), 0});
   }
-  const Duration left = std::max(Duration::zero(), until - monotonic_now());
-  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-  (void)poll(watched.data(), watched.size(), static_cast<int>(ms));
+  return watched;
+}
+
+bool ServedTables::has_questions() const {
+  for (uint32_t server = 0; server < links_.size(); ++server)
+    if (worker_.uses(server) && links_[server]->has_questions()) return true;
+  return false;
 }
 
 std::string ServedTables::describe_silent() const {
   for (uint32_t server = 0; server < links_.size(); ++server)
     if (worker_.uses(server) && links_[server]->has_questions()) return links_[server]->describe();
   return "a server";
+}
+
+// -- between calls --------------------------------------------------------------------------------
+
+Status ServedTables::leave() {
+  if (!has_questions()) return {};
+  if (!event_) {
+    CORRO_ASSIGN(event_, io::EventFd::create());
+    thread_ = start_own_thread("corro-tables", [this] { run(); });
+  }
+  event_->ring();
+  return {};
+}
+
+void ServedTables::run() {
+  while (true) {
+    Watched next{.descriptors = {}, .until = Time::never()};
+    {
+      auto turn = turn_.lock();
+      if (turn->ends) return;
+      if (has_questions()) {
+        advance_links();
+        worker_.proceed();
+        next = watched(Time::never());
+      }
+    }
+    // A call may change meanwhile what is to be watched: then it rings.
+    next.descriptors.push_back({event_->fd(), POLLIN, 0});
+    poll_for(next.descriptors, next.until);
+    (void)event_->drain();
+  }
 }
 
 }  // namespace

@@ -257,6 +257,37 @@ TEST(TableServer, PushesCountOnceWhereverConnectionsBreak) {
   }
 }
 
+/// Between calls the ranks' threads send and read.
+TEST(TableServer, PushesAndPullsGoOnBetweenCalls) {
+  Served served(2);
+  TableSpec spec = spec_of("t");
+  spec.mode = Mode::kBounded;
+  spec.staleness = 2;
+  const auto first = tables_of(0, 2, {served.address()});
+  const auto second = tables_of(1, 2, {served.address()});
+  const TableNumber table = first->open(spec, 0).value();
+  ASSERT_EQ(second->open(spec, 0).value(), table);
+  // More than the sockets take at once.
+  std::vector<uint64_t> ids(200'000);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = i;
+  std::vector<float> before(ids.size() * kDim);
+  ASSERT_TRUE(first->pull(table, ids, before).ok());
+  const std::vector<float> ones(before.size(), 1);
+  ASSERT_TRUE(first->push(table, ids, ones).ok());
+  ASSERT_TRUE(first->push(table, ids, ones).ok());
+  EXPECT_EQ(first->steps(table), 0U);
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_TRUE(second->push(table, {}, {}).ok());
+    ASSERT_TRUE(second->wait(table).ok());  // Of the first one nobody calls anything.
+  }
+  std::vector<float> after(before.size());
+  ASSERT_TRUE(second->prefetch(table, ids, 1).ok());
+  ASSERT_TRUE(second->pull(table, ids, after).ok());
+  for (size_t i = 0; i < before.size(); ++i) ASSERT_EQ(after[i], before[i] - 0.5F - 0.5F) << i;
+  ASSERT_TRUE(first->wait(table).ok());
+  EXPECT_EQ(first->steps(table), 2U);
+}
+
 TEST(TableServer, NoPushIsLostWithAServerThatHasAReplica) {
   for (unsigned seed = 0; seed < 8; ++seed) {
     std::vector<std::unique_ptr<Served>> servers;

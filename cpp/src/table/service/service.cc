@@ -14,8 +14,16 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr size_t kMostTables = 4096;
+/// Of the keys of a client's pulls that wait for a step.
+constexpr size_t kMostWaitingBytes = kMaxBodyBytes;
 
 }  // namespace
+
+void TableService::dismiss(uint64_t client) {
+  clients_.erase(client);
+  for (Kept& kept : tables_ | std::views::values)
+    std::erase_if(kept.pulls, [client](const WaitingPull& one) { return one.client == client; });
+}
 
 const ServedTable* TableService::find(const std::string& table) const {
   const auto found = tables_.find(table);
@@ -45,7 +53,7 @@ Status TableService::answer_about(Kept& kept, uint64_t client, const Header& hea
                                   Time now) {
   switch (header.kind) {
     case MessageKind::kPull:
-      return pull(*kept.table, client, header, body);
+      return pull(kept, client, header, body);
     case MessageKind::kPush:
       return push(kept, client, header, body, now);
     case MessageKind::kExport:
@@ -76,7 +84,7 @@ Status TableService::open(uint64_t client, const Header& header, BytesView body)
   Kept& kept = found->second;
   CORRO_TRY(kept.table->open(open));
   asking.tables[header.table] = &kept;
-  reply(client, header, MessageKind::kOpened, encode_opened({kept.table->steps()}));
+  reply(client, header, MessageKind::kOpened, encode_opened({kept.table->steps_of(open.rank)}));
   for (const uint32_t server : lost_) send_(client, encode_lost(0, server));
   if (kept.version > 0)
     send_(client, encode_message({.kind = MessageKind::kHolds, .table = header.table}, kept.holds));
@@ -93,24 +101,59 @@ Status TableService::give_up(uint64_t client, const Header& header, BytesView bo
   return {};
 }
 
-Status TableService::pull(const ServedTable& table, uint64_t client, const Header& header,
-                          BytesView body) {
-  CORRO_ASSIGN(const auto keys, decode_pull(body));
-  const size_t row = table.spec().dim * sizeof(float);
-  if (keys.size() > kMaxBodyBytes / row)
-    return {Code::kInvalidArgument,
-            fmt::format("table {}: {} rows at once; {} are the most", table.spec().name,
-                        keys.size(), kMaxBodyBytes / row)};
-  Bytes rows(kHeaderBytes + keys.size() * row);
-  std::ranges::copy(encode_header({.kind = MessageKind::kRows,
-                                   .table = header.table,
-                                   .request = header.request,
-                                   .body = static_cast<uint32_t>(keys.size() * row)}),
-                    rows.begin());
-  auto* const values = reinterpret_cast<float*>(rows.data() + kHeaderBytes);
-  CORRO_TRY(table.pull(keys, std::span(values, keys.size() * table.spec().dim)));
+// -- pulls ----------------------------------------------------------------------------------------
+
+Status TableService::pull(Kept& kept, uint64_t client, const Header& header, BytesView body) {
+  CORRO_ASSIGN(const Pull pull, decode_pull(body));
+  const size_t row = kept.table->spec().dim * sizeof(float) + sizeof(uint32_t);
+  const size_t most = (kMaxBodyBytes - kHeaderBytes) / row;
+  if (pull.keys.size() > most)
+    return {Code::kInvalidArgument, fmt::format("table {}: {} rows at once; {} are the most",
+                                                kept.table->spec().name, pull.keys.size(), most)};
+  if (pull.head.at_least <= kept.table->steps())
+    return give_rows(*kept.table, client, header, pull);
+  size_t& waiting = clients_.at(client).waiting_bytes;
+  if (waiting + pull.keys.size_bytes() > kMostWaitingBytes)
+    return {Code::kResourceExhausted,
+            fmt::format("table {}: too many keys wait for a step", kept.table->spec().name)};
+  waiting += pull.keys.size_bytes();
+  kept.pulls.push_back(
+      {client, header, pull.head, std::vector(pull.keys.begin(), pull.keys.end())});
+  return {};
+}
+
+Status TableService::give_rows(const ServedTable& table, uint64_t client, const Header& header,
+                               const Pull& pull) {
+  const uint32_t dim = table.spec().dim;
+  const auto changed =
+      pull.head.since == 0 ? std::nullopt : table.changed_since(pull.head.since, pull.keys);
+  if (!changed || changed->size() == pull.keys.size()) {
+    Bytes rows = encode_rows(header, table.steps(), pull.keys.size(), dim, {});
+    CORRO_TRY(table.pull(pull.keys, values_of(rows, pull.keys.size(), dim)));
+    send_(client, std::move(rows));
+    return {};
+  }
+  std::vector<uint64_t> keys;
+  for (const uint32_t index : *changed) keys.push_back(pull.keys[index]);
+  Bytes rows = encode_rows(header, table.steps(), keys.size(), dim, *changed);
+  CORRO_TRY(table.pull(keys, values_of(rows, keys.size(), dim)));
   send_(client, std::move(rows));
   return {};
+}
+
+/// Those that have waited for a step that is taken now.
+void TableService::answer_pulls(Kept& kept) {
+  std::vector<WaitingPull> still;
+  for (WaitingPull& one : std::exchange(kept.pulls, {})) {
+    if (one.head.at_least > kept.table->steps()) {
+      still.push_back(std::move(one));
+      continue;
+    }
+    clients_.at(one.client).waiting_bytes -= one.keys.size() * sizeof(uint64_t);
+    const Status status = give_rows(*kept.table, one.client, one.header, {one.head, one.keys});
+    if (!status.ok()) reply(one.client, one.header, MessageKind::kError, encode_error(status));
+  }
+  kept.pulls = std::move(still);
 }
 
 // -- steps ----------------------------------------------------------------------------------------
@@ -129,19 +172,25 @@ Status TableService::push(Kept& kept, uint64_t client, const Header& header, Byt
                           .request = header.request,
                           .step = push.head.step,
                           .deadline = now + milliseconds(push.head.patience_ms)});
-  if (kept.table->ready()) finish_step(kept);
+  while (kept.table->ready()) finish_step(kept);
   return {};
 }
 
 void TableService::finish_step(Kept& kept) {
   const Status status = kept.table->apply();
+  const bool alone = kept.table->spec().mode == Mode::kAsync;  // Nobody else's push waits.
+  std::vector<Waiting> later;
   for (const Waiting& waiting : std::exchange(kept.waiting, {})) {
-    if (status.ok()) {
+    if (!status.ok()) {
+      reply(waiting, MessageKind::kError, encode_error(status));
+    } else if (alone || waiting.step <= kept.table->steps()) {
       reply(waiting, MessageKind::kPushed, {});
     } else {
-      reply(waiting, MessageKind::kError, encode_error(status));
+      later.push_back(waiting);
     }
   }
+  kept.waiting = std::move(later);
+  answer_pulls(kept);
 }
 
 Time TableService::wake() const {

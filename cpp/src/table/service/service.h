@@ -49,7 +49,7 @@ class TableService {
 
   /// A rank's connection, by a number that no other one had.
   void admit(uint64_t client, uint32_t rank) { clients_[client].rank = rank; }
-  void dismiss(uint64_t client) { clients_.erase(client); }
+  void dismiss(uint64_t client);
   /// Takes one message. Fails with what ends the connection.
   [[nodiscard]] Status hear(uint64_t client, const Header& header, BytesView body, Time now);
 
@@ -70,22 +70,34 @@ class TableService {
     uint64_t step = 0;
     Time deadline;
   };
+  /// A pull that waits for a step.
+  struct WaitingPull {
+    uint64_t client = 0;
+    Header header;
+    PullHead head;
+    std::vector<uint64_t> keys;
+  };
   struct Kept {
     std::unique_ptr<ServedTable> table;
     std::vector<Waiting> waiting = {};
+    std::vector<WaitingPull> pulls = {};
     uint64_t version = 0;
     Bytes holds = {};  ///< The body of HOLDS of this version.
   };
   struct Client {
     uint32_t rank = 0;
     std::map<uint16_t, Kept*> tables;  ///< By the worker's numbers; borrowed.
+    size_t waiting_bytes = 0;          ///< Of the keys of its pulls that wait.
   };
 
   Status answer(uint64_t client, const Header& header, BytesView body, Time now);
   Status answer_about(Kept& kept, uint64_t client, const Header& header, BytesView body, Time now);
   Status open(uint64_t client, const Header& header, BytesView body);
   Status give_up(uint64_t client, const Header& header, BytesView body);
-  Status pull(const ServedTable& table, uint64_t client, const Header& header, BytesView body);
+  Status pull(Kept& kept, uint64_t client, const Header& header, BytesView body);
+  Status give_rows(const ServedTable& table, uint64_t client, const Header& header,
+                   const Pull& pull);
+  void answer_pulls(Kept& kept);
   Status push(Kept& kept, uint64_t client, const Header& header, BytesView body, Time now);
   Status pack(const ServedTable& table, uint64_t client, const Header& header, BytesView body);
   Status unpack(ServedTable& table, uint64_t client, const Header& header, BytesView body);

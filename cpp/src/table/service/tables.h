@@ -37,18 +37,34 @@ class Tables {
   /// row, at most kMaxReplicas; one server less than there are, if that is more.
   [[nodiscard]] virtual Result<TableNumber> open(const TableSpec& spec, uint32_t replicas) = 0;
 
-  /// Writes the rows of these ids: `values` is [ids.size(), dim] f32. Changes nothing.
+  /// Writes the rows of these ids: `values` is [ids.size(), dim] f32. Changes nothing. The rows have
+  /// all steps up to the one of this rank's last push; in bounded mode they may lack the last
+  /// `staleness` of them; in async mode they have this rank's pushes that are answered, and those
+  /// before the last prefetch() of these ids at least.
   [[nodiscard]] virtual Status pull(TableNumber table, std::span<const uint64_t> ids,
                                     std::span<float> values) = 0;
 
+  /// Begins to get the rows of these ids, for the next pull() of the same ids in the same order,
+  /// which gives what it would have given without. Does not wait for answers. So many as `most`, at
+  /// least 1, are kept for pulls to come: the oldest one goes. In a process by itself it does
+  /// nothing.
+  [[nodiscard]] virtual Status prefetch(TableNumber table, std::span<const uint64_t> ids,
+                                        size_t most) = 0;
+
   /// Takes a step of the table, once every rank has called it: the gradients of all ranks' ids,
   /// `gradients` of [ids.size(), dim] f32, are added up in the order of the ranks, and within a rank
-  /// in the order of its ids. When it returns all servers have changed their rows. INVALID_ARGUMENT
-  /// names a gradient that is not finite: nothing has changed then. After any other failure the
-  /// table takes no more pushes: whether the step was taken is not known. After RESOURCE_EXHAUSTED, a
-  /// server without memory or disk for the rows, it can be pulled from; else it is of no use.
+  /// in the order of its ids. When it returns all servers have changed their rows. In bounded mode
+  /// they have for all pushes of this rank but the last `staleness`. In async mode this rank's push
+  /// is a step by itself, and no other rank has to call it. INVALID_ARGUMENT names a gradient that is
+  /// not finite: nothing has changed then. After any other failure the table takes no more pushes:
+  /// whether the step was taken is not known. So it is when a push fails that has returned: then the
+  /// next call fails with that. After RESOURCE_EXHAUSTED, a server without memory or disk for the
+  /// rows, it can be pulled from; else it is of no use.
   [[nodiscard]] virtual Status push(TableNumber table, std::span<const uint64_t> ids,
                                     std::span<const float> gradients) = 0;
+
+  /// Blocks until all pushes of this rank are answered. Fails as they do.
+  [[nodiscard]] virtual Status wait(TableNumber table) = 0;
 
   /// So many servers have each row of the table, or more: 1 + replicas, or all servers if they are
   /// fewer. One less for each server that is lost, as far as this rank has heard, until its rows
@@ -56,7 +72,7 @@ class Tables {
   [[nodiscard]] virtual uint32_t copies(TableNumber table) const = 0;
   /// The learning rate of this rank's next pushes; it has to be the same on all ranks.
   [[nodiscard]] virtual Status set_lr(TableNumber table, float lr) = 0;
-  /// Steps that were taken.
+  /// Steps that were taken, as far as this rank knows: its pushes that are answered.
   [[nodiscard]] virtual uint64_t steps(TableNumber table) const = 0;
   /// In a forked child, where connections are the parent's. Nothing else may be called after it.
   virtual void abandon_in_child() {}

@@ -8,12 +8,6 @@
 #include "wire/server_number.h"
 
 namespace corro::table {
-namespace {
-
-/// Of one message's rows: small enough that servers take turns among ranks.
-constexpr size_t kMessageBytes = size_t{4} << 20U;
-
-}  // namespace
 
 TableWorker::TableWorker(const Options& options, Links& links)
     : options_(options),
@@ -29,28 +23,29 @@ void TableWorker::begin(TableNumber table, Phase phase, const std::string& call)
   what_ = fmt::format("table {}: {}", tables_[table].spec().name, call);
   phase_ = phase;
   failure_ = stopped_ = result_ = {};
-  again_ = false;
   unanswered_ = 0;
+  if (again_) ask_again();
   ask();
 }
 
 void TableWorker::proceed() {
-  while (phase_ != Phase::kIdle) {
-    const bool moving = phase_ == Phase::kExport || phase_ == Phase::kImport;
-    if (!stopped_.ok()) return finish(stopped_);
-    if (!failure_.ok() && !moving) return finish(failure_);
-    if (!failure_.ok()) tables_[table_].moves = false;  // It would be refused again.
-    if (!failure_.ok() || again_) {
-      forget_all();
-      failure_ = {};
-      again_ = false;
-      if (moving) phase_ = Phase::kPush;
-      ask();
-      continue;
-    }
-    if (unanswered_ > 0) return;
-    next_round();
-  }
+  do {
+    if (phase_ != Phase::kIdle && !stopped_.ok()) finish(stopped_);
+    if (!failure_.ok() || again_) overcome();
+  } while (next_round());
+}
+
+/// A server was lost, or refuses, or the rows of a push under way belong to others by now.
+void TableWorker::overcome() {
+  const bool moving = phase_ == Phase::kExport || phase_ == Phase::kImport;
+  if (!failure_.ok() && !moving) return finish(failure_);
+  if (!failure_.ok()) tables_[table_].moves = false;  // It would be refused again.
+  failure_ = {};
+  ask_again();
+  if (!moving && phase_ != Phase::kOpen) return;
+  if (moving) phase_ = Phase::kPush;
+  unanswered_ = 0;
+  ask();
 }
 
 void TableWorker::ask() {
@@ -59,52 +54,78 @@ void TableWorker::ask() {
   switch (phase_) {
     case Phase::kOpen:
       return ask_open();
-    case Phase::kPull:
-      return ask_pull();
     case Phase::kExport:
       return ask_export();
     case Phase::kImport:
       return ask_import();
     case Phase::kPush:
-      return ask_push();
-    case Phase::kIdle:
-      return;
-  }
-}
-
-void TableWorker::next_round() {
-  switch (phase_) {
-    case Phase::kOpen:
-      return finish_open();
-    case Phase::kExport:
-      phase_ = Phase::kImport;
-      return ask();
-    case Phase::kImport:
-      phase_ = wanted_.from == 0 ? Phase::kPush : Phase::kExport;
-      if (phase_ == Phase::kPush) finish_move();
-      return ask();
-    case Phase::kPush:
-      ++tables_[table_].steps;
-      return finish({});
+      return begin_push();
     case Phase::kPull:
+    case Phase::kSettle:
+    case Phase::kWait:
     case Phase::kIdle:
-      return finish({});
+      return;  // What they wait for was asked before, or is asked then.
   }
 }
 
-/// Answers that come later are to nobody.
-void TableWorker::forget_all() {
-  unanswered_ = 0;
-  for (uint32_t server = 0; server < lost_.size(); ++server)
-    if (!lost_[server]) links_.forget(server);
+/// Goes on if what the phase waits for is there. False: it is not.
+bool TableWorker::next_round() {
+  switch (phase_) {
+    case Phase::kIdle:
+      return false;
+    case Phase::kPull:
+      go_on_pulling();
+      return false;
+    case Phase::kSettle:
+    case Phase::kPush:
+    case Phase::kWait:
+      return next_after_pushes();
+    case Phase::kOpen:
+    case Phase::kExport:
+    case Phase::kImport:
+      return unanswered_ == 0 && next_after_answers();
+  }
+  return false;
+}
+
+bool TableWorker::next_after_answers() {
+  if (phase_ == Phase::kOpen) {
+    finish_open();
+    return true;
+  }
+  if (phase_ == Phase::kExport) {
+    phase_ = Phase::kImport;
+  } else {
+    phase_ = wanted_.from == 0 ? Phase::kPush : Phase::kExport;
+    if (phase_ == Phase::kPush) finish_move();
+  }
+  ask();
+  return true;
+}
+
+bool TableWorker::next_after_pushes() {
+  const Opened& opened = tables_[table_];
+  const size_t most = phase_ == Phase::kPush ? opened.spec().staleness : 0;
+  if (opened.broken.ok() && opened.pushes.size() > most) return false;
+  if (!opened.broken.ok() || phase_ != Phase::kSettle) {
+    finish(opened.broken);
+    return true;
+  }
+  phase_ = choose_move() ? Phase::kExport : Phase::kPush;
+  ask();
+  return true;
 }
 
 void TableWorker::finish(const Status& status) {
-  if (unanswered_ > 0) forget_all();
-  if (phase_ == Phase::kPush) tables_[table_].broken = status;
+  const bool is_waiting = unanswered_ > 0 || (phase_ == Phase::kPull && pulled_->arriving());
+  if (phase_ == Phase::kPush && !status.ok() && tables_[table_].broken.ok())
+    fail(tables_[table_], status);
   if (phase_ == Phase::kOpen && !status.ok()) tables_.pop_back();
   phase_ = Phase::kIdle;
   result_ = status;
+  failure_ = {};
+  unanswered_ = 0;
+  if (is_waiting || again_) ask_again();
 }
 
 /// Has the round wait for it.
@@ -151,10 +172,12 @@ Result<TableNumber> TableWorker::start_open(const TableSpec& spec, uint32_t repl
   }
   if (tables_.size() >= kMaxTables)
     return Status(Code::kResourceExhausted, fmt::format("table: {} are the most", kMaxTables));
-  // What admission and a budget count is of all rows of a server, and cannot be copied with some.
+  // What admission and a budget count is of all rows of a server, and cannot be copied with some;
+  // and in async mode rows never stand still.
   const Retention& retention = spec.retention;
-  const bool moves =
-      retention.least_pushes <= 1 && (retention.most_bytes == 0 || !retention.spill.empty());
+  const bool moves = retention.least_pushes <= 1 &&
+                     (retention.most_bytes == 0 || !retention.spill.empty()) &&
+                     spec.mode != Mode::kAsync;
   tables_.push_back(
       {.asked = {spec, options_.rank, options_.ranks, replicas},
        .holders = Holders(options_.servers.size(), size_t{1} + replicas, options_.shards),
@@ -189,97 +212,54 @@ void TableWorker::finish_open() {
   finish({});
 }
 
-// -- pull -----------------------------------------------------------------------------------------
+// -- pull, push and wait --------------------------------------------------------------------------
 
 Status TableWorker::start_pull(TableNumber table, std::span<const uint64_t> ids) {
-  const Opened& opened = tables_.at(table);
+  Opened& opened = tables_.at(table);
   // A push that found no memory, or a full disk, has changed no row of the server that says so.
   if (opened.broken.code() != Code::kResourceExhausted) CORRO_TRY(opened.broken);
-  keys_ = distinct(ids);
-  rows_.assign(keys_.keys.size() * opened.spec().dim, 0.0F);
+  const auto found = std::ranges::find_if(opened.prefetched,
+                                          [ids](const auto& fetch) { return fetch->is_of(ids); });
+  was_prefetched_ = found != opened.prefetched.end();
+  if (was_prefetched_) {
+    pulled_ = *found;
+    opened.prefetched.erase(found);
+  } else {
+    pulled_ = std::make_shared<Fetch>(ids, opened.spec().dim);
+  }
   begin(table, Phase::kPull, "pull");
   return {};
 }
-
-void TableWorker::ask_pull() {
-  const auto wanted = for_pull(keys_.keys, tables_[table_].holders, lost_);
-  for (uint32_t server = 0; server < wanted.size(); ++server) ask_rows(server, wanted[server]);
-}
-
-void TableWorker::ask_rows(uint32_t server, const ServerKeys& wanted) {
-  const size_t dim = tables_[table_].spec().dim;
-  const size_t most = std::max<size_t>(1, kMessageBytes / (dim * sizeof(float)));
-  for (size_t first = 0; first < wanted.keys.size(); first += most) {
-    const size_t count = std::min(most, wanted.keys.size() - first);
-    const auto rows = std::span(wanted.rows).subspan(first, count);
-    const auto take = [this, dim, into = std::vector<uint32_t>(rows.begin(), rows.end())](
-                          const Status&, MessageKind kind, BytesView body) {
-      if (kind != MessageKind::kRows || body.size() != into.size() * dim * sizeof(float)) {
-        failure_ = {Code::kInternal, "table: an answer of another length"};
-        return;
-      }
-      const auto* from = reinterpret_cast<const float*>(body.data());
-      for (size_t i = 0; i < into.size(); ++i)
-        std::copy_n(from + i * dim, dim, rows_.data() + into[i] * dim);
-    };
-    links_.questions(server).ask(
-        encode_pull(table_, 0, std::span(wanted.keys).subspan(first, count)), counted(take));
-  }
-}
-
-void TableWorker::copy_rows(std::span<float> values) const {
-  const size_t dim = tables_[table_].spec().dim;
-  for (size_t i = 0; i < keys_.row_of.size(); ++i)
-    std::copy_n(rows_.data() + keys_.row_of[i] * dim, dim, values.data() + i * dim);
-}
-
-// -- push -----------------------------------------------------------------------------------------
 
 Status TableWorker::start_push(TableNumber table, std::span<const uint64_t> ids,
                                std::span<const float> gradients) {
   const Opened& opened = tables_.at(table);
   CORRO_TRY(opened.broken);
   CORRO_TRY(check_finite(opened.spec(), ids, gradients));
-  keys_ = distinct(ids);
-  rows_ = table::add_up(keys_, gradients, opened.spec().dim);
+  DistinctKeys keys = distinct(ids);
+  std::vector<float> sums = table::add_up(keys, gradients, opened.spec().dim);
+  push_ = {.step = opened.pushed() + 1,
+           .keys = std::move(keys.keys),
+           .sums = std::move(sums),
+           .lr = opened.spec().optimizer.lr};
   table_ = table;
-  const Phase phase = choose_move() ? Phase::kExport : Phase::kPush;
-  begin(table, phase, fmt::format("push {}", opened.steps + 1));
+  Phase phase = Phase::kPush;
+  if (choose_move()) phase = opened.pushes.empty() ? Phase::kExport : Phase::kSettle;
+  begin(table, phase, fmt::format("push {}", push_.step));
   return {};
 }
 
-void TableWorker::ask_push() {
-  const Holders& holders = tables_[table_].holders;
-  const std::vector<ServerKeys> mine = for_push(keys_.keys, holders, lost_);
-  for (const auto& [server, shards] : holders.servers()) {
-    if (lost_[server]) continue;
-    if (options_.rank == 0) tell_holds(server);
-    tell_gradients(server, mine[server]);
-  }
+void TableWorker::begin_push() {
+  auto& pushes = tables_[table_].pushes;
+  pushes.push_back(std::move(push_));
+  say_push(table_, pushes.back());
+  refresh_next(table_);
 }
 
-void TableWorker::tell_gradients(uint32_t server, const ServerKeys& mine) {
-  const Opened& opened = tables_[table_];
-  const size_t dim = opened.spec().dim;
-  const size_t most = std::max<size_t>(1, kMessageBytes / (dim * sizeof(float)));
-  const auto patience = std::chrono::ceil<std::chrono::milliseconds>(options_.patience).count();
-  PushHead head{.step = opened.steps + 1,
-                .version = opened.holders.version(),
-                .first = 0,
-                .rows = mine.keys.size(),
-                .patience_ms = static_cast<uint32_t>(std::min<int64_t>(patience, UINT32_MAX)),
-                .lr = opened.spec().optimizer.lr};
-  do {  // A rank without gradients says so.
-    const size_t count = std::min(most, mine.keys.size() - head.first);
-    Bytes message = encode_push(table_, 0, head, std::span(mine.keys).subspan(head.first, count),
-                                opened.spec().dim);
-    const std::span<float> into = gradients_of(message, count);
-    for (size_t i = 0; i < count; ++i)
-      std::copy_n(rows_.data() + mine.rows[head.first + i] * dim, dim, into.data() + i * dim);
-    links_.questions(server).ask(std::move(message),
-                                 counted([](const Status&, MessageKind, BytesView) {}));
-    head.first += count;
-  } while (head.first < mine.keys.size());
+Status TableWorker::start_wait(TableNumber table) {
+  CORRO_TRY(tables_.at(table).broken);
+  begin(table, Phase::kWait, "wait");
+  return {};
 }
 
 Status TableWorker::set_lr(TableNumber table, float lr) {

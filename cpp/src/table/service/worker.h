@@ -9,14 +9,23 @@
 // have answered:
 //
 //   open   OPEN
-//   pull   PULL
-//   push   rank 0 alone, if rows have to be copied: EXPORT, IMPORT, and so on while there are more;
-//          then HOLDS and PUSH together (ranks but 0: PUSH)
+//   pull   PULL, if the rows were not asked for ahead, or are of too early a step
+//   push   rank 0 alone, if rows have to be copied: the pushes before are answered; EXPORT, IMPORT,
+//          and so on while there are more; then HOLDS and PUSH together (ranks but 0: PUSH)
+//   wait   nothing: until all pushes are answered
 //
-// When a server is lost, here or as another rank says, the round is asked once more of those that
-// are left: a server that has answered before answers alike. The same where HOLDS comes in a round
-// of PUSH: the push has keys for other servers then. A round that copies is not asked again: the push
-// goes on without it, and the next one tries anew.
+// Two things are under way between calls, too (under_way.h): pushes, up to the table's staleness of
+// them, and rows that were asked for ahead. Whoever has a TableWorker calls proceed() whenever
+// something has arrived. A push that fails makes its table useless: each later call says why.
+//
+// When a server is lost, here or as another rank says, all that is not answered is asked once more
+// of those that are left: a server that has answered before answers alike. The same where HOLDS
+// comes for a table with pushes under way: they have keys for other servers then. A round that
+// copies is not asked again: the push goes on without it, and the next one tries anew.
+//
+// Rows that were asked for ahead of a push are of the step before it. So the push is followed by the
+// same PULL, once more, for what its step changes of them (messages.h: since, at_least): a server
+// answers both together, and most rows are not sent again.
 //
 // Why no row is lost or counted twice by a copy. Rank 0 copies before its push of step k+1, when
 // step k was answered. So all holders have taken step k, and none can take k+1: their rows stand
@@ -27,7 +36,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +49,7 @@
 #include "table/service/questions.h"
 #include "table/service/split.h"
 #include "table/service/tables.h"
+#include "table/service/under_way.h"
 
 namespace corro::table {
 
@@ -78,13 +90,16 @@ class TableWorker {
   [[nodiscard]] Status start_pull(TableNumber table, std::span<const uint64_t> ids);
   [[nodiscard]] Status start_push(TableNumber table, std::span<const uint64_t> ids,
                                   std::span<const float> gradients);
+  /// As Tables::prefetch(). Does not begin a call.
+  [[nodiscard]] Status prefetch(TableNumber table, std::span<const uint64_t> ids, size_t most);
+  [[nodiscard]] Status start_wait(TableNumber table);
   /// Does what follows from answers and news.
   void proceed();
   [[nodiscard]] bool over() const { return phase_ == Phase::kIdle; }
   /// Of the last call.
   [[nodiscard]] const Status& result() const { return result_; }
   /// The rows of a pull that is over, for the ids in their order: [ids, dim].
-  void copy_rows(std::span<float> values) const;
+  void copy_rows(std::span<float> values) const { pulled_->copy_rows(values); }
   /// Ends the call with this failure, whatever servers answer.
   void stop(Status why) { stopped_ = std::move(why); }
   /// "table t: push 3".
@@ -97,6 +112,7 @@ class TableWorker {
   [[nodiscard]] bool uses(uint32_t server) const { return !lost_[server]; }
 
   [[nodiscard]] Status set_lr(TableNumber table, float lr);
+  /// Of the table, as this rank knows: its pushes that are answered.
   [[nodiscard]] uint64_t steps(TableNumber table) const { return tables_.at(table).steps; }
   /// So many servers that are not lost have each row, as far as this rank knows.
   [[nodiscard]] uint32_t copies(TableNumber table) const {
@@ -107,33 +123,53 @@ class TableWorker {
   }
 
  private:
-  enum class Phase : uint8_t { kIdle, kOpen, kPull, kExport, kImport, kPush };
+  enum class Phase : uint8_t { kIdle, kOpen, kPull, kSettle, kExport, kImport, kPush, kWait };
   struct Opened {
     Open asked;
     Holders holders;
     uint64_t steps = 0;
-    Status broken = {};                      ///< Why it is of no use any more.
-    bool moves = false;                      ///< Rows can be copied.
-    bool settled = true;                     ///< All owners hold what they own.
-    size_t shards_at_once = 16;              ///< In a move.
+    std::deque<PushUnderWay> pushes = {};                ///< Not answered by all; steps ascend.
+    std::deque<std::shared_ptr<Fetch>> prefetched = {};  ///< In the order of their calls.
+    Status broken = {};                                  ///< Why it is of no use any more.
+    bool moves = false;                                  ///< Rows can be copied.
+    bool settled = true;                                 ///< All owners hold what they own.
+    size_t shards_at_once = 16;                          ///< In a move.
     std::map<uint32_t, uint64_t> told = {};  ///< By server: the version that it has heard of.
     [[nodiscard]] const TableSpec& spec() const { return asked.spec; }
+    /// Pushes of this rank so far.
+    [[nodiscard]] uint64_t pushed() const { return steps + pushes.size(); }
+    /// Rows of this step are new enough.
+    [[nodiscard]] uint64_t least_step() const;
   };
 
   // Rounds.
   void begin(TableNumber table, Phase phase, const std::string& call);
+  void overcome();
   void ask();
-  void next_round();
-  void forget_all();
+  bool next_round();
+  bool next_after_answers();
+  bool next_after_pushes();
   void finish(const Status& status);
   Answer counted(Answer answer);
   [[nodiscard]] Status check_rows(const Opened& opened) const;
   void ask_open();
   void finish_open();
-  void ask_pull();
-  void ask_rows(uint32_t server, const ServerKeys& wanted);
-  void ask_push();
-  void tell_gradients(uint32_t server, const ServerKeys& mine);
+  void begin_push();
+
+  // What is under way between calls (worker_under_way.cc).
+  void forget_all();
+  void ask_again();
+  void ask_again(TableNumber table);
+  void ask_fetch(TableNumber table, const std::shared_ptr<Fetch>& fetch, uint64_t at_least);
+  void ask_rows(TableNumber table, uint32_t server, const std::shared_ptr<Fetch>& fetch,
+                const ServerKeys& wanted);
+  void go_on_pulling();
+  void refresh_next(TableNumber table);
+  void say_push(TableNumber table, PushUnderWay& push);
+  void say_gradients(TableNumber table, uint32_t server, PushUnderWay& push,
+                     const ServerKeys& mine);
+  void hear_pushed(TableNumber table, uint64_t step, const Status& status);
+  void fail(Opened& opened, const Status& why);
 
   // Copying (worker_moves.cc).
   bool choose_move();
@@ -141,7 +177,7 @@ class TableWorker {
   void ask_export();
   void ask_import();
   void finish_move();
-  void tell_holds(uint32_t server);
+  void tell_holds(TableNumber table, uint32_t server);
   [[nodiscard]] Bytes holds_body(const Opened& opened) const;
   void hear_holds(TableNumber table, const Holds& holds);
 
@@ -160,15 +196,16 @@ class TableWorker {
   Phase phase_ = Phase::kIdle;
   TableNumber table_ = 0;
   std::string what_;
-  DistinctKeys keys_;
-  std::vector<float> rows_;             ///< [keys, dim]: what is pulled, or the sums to be pushed.
+  std::shared_ptr<Fetch> pulled_;       ///< Of a pull; shared with `prefetched` at its beginning.
+  bool was_prefetched_ = false;         ///< It was asked for before the pull.
+  PushUnderWay push_;                   ///< Of a push, until it is under way.
   std::map<uint32_t, uint64_t> taken_;  ///< By server: steps, as it answered OPEN.
   Move move_;
   Export wanted_;
   Bytes packed_;
   size_t move_bytes_ = 0;
   size_t unanswered_ = 0;
-  bool again_ = false;  ///< The round is to be asked again.
+  bool again_ = false;  ///< All that is not answered is to be asked again.
   Status failure_;      ///< The first one that a server answered.
   Status stopped_;
   Status result_;

@@ -73,16 +73,15 @@ void TableWorker::finish_move() {
 }
 
 /// Before the push, to a server that has not heard of this version.
-void TableWorker::tell_holds(uint32_t server) {
-  Opened& opened = tables_[table_];
+void TableWorker::tell_holds(TableNumber table, uint32_t server) {
+  Opened& opened = tables_[table];
   const uint64_t version = opened.holders.version();
   if (opened.told[server] >= version) return;
-  const auto take = [&told = opened.told[server], version](const Status&, MessageKind, BytesView) {
-    told = version;
+  const auto take = [this, table, server, version](const Status& status, MessageKind, BytesView) {
+    if (status.ok()) tables_[table].told[server] = version;
   };
   links_.questions(server).ask(
-      encode_message({.kind = MessageKind::kHolds, .table = table_}, holds_body(opened)),
-      counted(take));
+      encode_message({.kind = MessageKind::kHolds, .table = table}, holds_body(opened)), take);
 }
 
 Bytes TableWorker::holds_body(const Opened& opened) const {
@@ -106,7 +105,7 @@ void TableWorker::hear_holds(TableNumber table, const Holds& holds) {
     shards[number] = server.shards;
   }
   opened.holders.become(holds.version, std::move(shards));
-  if (phase_ == Phase::kPush && table_ == table) again_ = true;
+  if (!opened.pushes.empty()) again_ = true;
 }
 
 }  // namespace corro::table
