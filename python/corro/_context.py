@@ -570,10 +570,10 @@ def _close_all() -> None:
         context.close()
     native.begin_exit()  # Other threads have left the engines with an error, or do so now.
     if failure is not None and getattr(sys, "last_value", None) is None:
-        _fail(failure)
+        fail(failure)
 
 
-def _fail(failure: CorroError) -> None:
+def fail(failure: CorroError) -> None:
     """Ends the process: what is raised at exit would not change its status."""
     sys.excepthook(type(failure), failure, failure.__traceback__)
     for stream in (sys.stdout, sys.stderr):

@@ -6,6 +6,11 @@
     rows = table.pull(ids)        # [n, 16]
     table.push(ids, gradients)    # on all ranks: one step of the table
 
+Rows may be asked for while this step computes, and pushes may return before they are taken:
+
+    table = corro.table.Table("users", 16, mode="bounded", staleness=2)
+    table.prefetch(next_ids)      # begins the pull of the next batch
+
 A table has a row for each of 2^64 keys. A row that nobody has pushed to has its initial values,
 which are a function of the table's seed, its name and the key, and takes no memory. In a job
 without servers that has one rank the table lies in this process, and gives the same bits.
@@ -13,10 +18,14 @@ without servers that has one rank the table lies in this process, and gives the 
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +37,12 @@ try:
 except ImportError as error:
     message = f"this corro was installed without tables ({error}); install the whole wheel"
     raise ImportError(message) from error
-from corro.errors import FailedPreconditionError, InvalidArgumentError
+from corro.errors import (
+    CancelledError,
+    CorroError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+)
 
 __all__ = [
     "FTRL",
@@ -44,6 +58,8 @@ __all__ = [
 ]
 
 _DTYPES = {"float32": _native.F32, "bfloat16": _native.BF16, "float16": _native.F16}
+_MODES = ("sync", "bounded", "async")
+_MOST_PREFETCHED = 64
 _DEFAULT_TIMEOUT = 60.0  # Seconds; that of the engine.
 
 
@@ -175,8 +191,8 @@ _OPTIMIZERS: dict[str, type[Optimizer]] = {
 class Table:
     """Rows of `dim` float32 values by key. Thread-safe: calls of one process follow each other.
 
-    All ranks make it alike, and take its steps together: every rank calls push() equally often. A
-    table of the same name that this process has made before is the same table.
+    All ranks make it alike, and take its steps together: every rank calls push() equally often, but
+    in mode "async". A table of the same name that this process has made before is the same table.
     """
 
     def __init__(
@@ -193,6 +209,9 @@ class Table:
         budget: int | str = 0,
         spill: str | os.PathLike[str] | None = None,
         replicas: int = 1,
+        mode: Literal["sync", "bounded", "async"] = "sync",
+        staleness: int = 0,
+        prefetch_depth: int = 2,
     ) -> None:
         """Makes the table, or finds it on its servers. Blocks until these have answered.
 
@@ -214,6 +233,14 @@ class Table:
                 of going. It is made if it is not there, and nothing stays in it.
             replicas: further servers that have each row, up to 3; with fewer servers as many as
                 there are. So many may be lost before rows are.
+            mode: "sync": push() returns when the step is taken, and a pull has all steps up to this
+                rank's last one. "bounded": the same steps, and push() returns while up to
+                `staleness` of this rank's pushes are not taken, which a pull may lack. "async":
+                each push is a step by itself when it arrives, and no rank waits for another.
+            staleness: in mode "bounded" 1 to 64. In mode "async" 0 to 64, pushes of this rank that
+                are not answered yet when push() returns.
+            prefetch_depth: so many calls of prefetch() are kept for pulls, 1 to 64; may differ
+                between ranks.
 
         Raises:
             InvalidArgumentError: a value is none of these, or other ranks have made the table
@@ -242,6 +269,13 @@ class Table:
             _arguments.size("budget", budget),
             "" if spill is None else os.path.abspath(os.fspath(spill)),
         )
+        if mode not in _MODES:
+            raise InvalidArgumentError(f"mode has to be one of {', '.join(_MODES)}, not {mode!r}")
+        self._mode = mode
+        self._staleness = _arguments.whole("staleness", staleness, 0, _arguments.MOST_U32)
+        self._prefetch_depth = _arguments.whole(
+            "prefetch_depth", prefetch_depth, 1, _MOST_PREFETCHED
+        )
         with _lock:
             self._tables = _tables_of_process(self._name)
             self._number = self._tables.open(
@@ -253,7 +287,10 @@ class Table:
                 initial._values(),
                 retention,
                 _arguments.whole("replicas", replicas, 0, _arguments.MOST_U32),
+                _MODES.index(mode),
+                self._staleness,
             )
+            _told.setdefault(self._number, "")
 
     @property
     def name(self) -> str:
@@ -286,8 +323,18 @@ class Table:
         return self._initial
 
     @property
+    def mode(self) -> str:
+        """When a push counts, and what a pull has of it: "sync", "bounded" or "async"."""
+        return self._mode
+
+    @property
+    def staleness(self) -> int:
+        """Pushes of this rank that may be unanswered when push() returns."""
+        return self._staleness
+
+    @property
     def steps(self) -> int:
-        """Steps that the table has taken, as this rank knows."""
+        """Steps that the table has taken, as this rank knows: its own pushes that are answered."""
         with _lock:
             return self._tables.steps(self._number)
 
@@ -327,16 +374,50 @@ class Table:
         """
         keys = _keys(ids)
         values = numpy.empty((*keys.shape, self._dim), numpy.float32)
-        with _lock:
+        with self._call():
             self._tables.pull(self._number, keys.ctypes.data, keys.size, values.ctypes.data)
         return values
+
+    def prefetch(self, ids: ArrayLike) -> None:
+        """Begins to pull the rows of these ids, while this rank does something else.
+
+        A later pull() of the same ids in the same order takes them, and has what it would have
+        without: of rows that are changed meanwhile it gets the new ones. Of more calls than
+        `prefetch_depth` the oldest one is forgotten. Does not wait for servers. Does nothing
+        where the table lies in this process.
+
+        `ids`: integers of any shape, which may repeat.
+
+        Raises:
+            InvalidArgumentError: ids are no integers.
+            UnavailableError: so many servers are lost that nobody has some rows.
+        """
+        keys = _keys(ids)
+        with self._call():
+            self._tables.prefetch(self._number, keys.ctypes.data, keys.size, self._prefetch_depth)
+
+    def wait(self) -> None:
+        """Blocks until all pushes of this rank are answered; at the end of the program, too.
+
+        In mode "sync" they are when push() returns. Other ranks have to have pushed as often in
+        mode "bounded".
+
+        Raises:
+            TimeoutError: names ranks that have not pushed in time.
+            UnavailableError: so many servers are lost that nobody has some rows.
+        """
+        with self._call():
+            self._tables.wait(self._number)
 
     def push(self, ids: ArrayLike, grads: ArrayLike) -> None:
         """Takes a step of the table, with all other ranks: each calls it, if need be with no ids.
 
         The gradients of an id are added up: those of a rank in its own order, then those of the
         ranks in theirs. Then the optimizer changes the row once. Blocks until all servers have done
-        so.
+        so; in modes "bounded" and "async" until they have for all pushes of this rank but the last
+        `staleness`. What goes wrong with a push that has returned, the next call on the table
+        raises, or wait(), or the end of the program, whose status is 1 then. In mode "async" a push
+        is a step by itself, and ranks may push unequally often.
 
         Args:
             ids: integers of any shape, which may repeat.
@@ -359,8 +440,18 @@ class Table:
                 f"table {self._name}: gradients of ids of shape {list(keys.shape)} have shape"
                 f" {[*keys.shape, self._dim]}, not {list(gradients.shape)}"
             )
-        with _lock:
+        with self._call():
             self._tables.push(self._number, keys.ctypes.data, keys.size, gradients.ctypes.data)
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """One call of this process at a time; notes its failure, which the end need not tell."""
+        with _lock:
+            try:
+                yield
+            except CorroError as error:
+                _told[self._number] = str(error)
+                raise
 
     def __repr__(self) -> str:
         return f"corro.table.Table({self._name!r}, {self._dim}, optimizer={self._optimizer!r})"
@@ -368,6 +459,24 @@ class Table:
 
 _lock = threading.Lock()
 _of_process: _tables.Tables | None = None  # With the lock.
+_told: dict[int, str] = {}  # With the lock: by a table's number the last failure that was raised.
+_process = os.getpid()
+
+
+@atexit.register
+def _wait_for_all() -> None:
+    """Pushes that have returned before they were answered count, or the program has failed."""
+    if os.getpid() != _process or _of_process is None or getattr(sys, "last_value", None):
+        return
+    for number, told in _told.items():
+        try:
+            with _lock:
+                _of_process.wait(number)
+        except CancelledError:
+            pass  # Somebody has interrupted a call, and knows.
+        except CorroError as error:
+            if str(error) != told:
+                _context.fail(error)
 
 
 def _tables_of_process(name: str) -> _tables.Tables:

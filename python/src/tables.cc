@@ -2,7 +2,7 @@
 // GIL, raise. Arrays are addresses, which the caller keeps alive; dtypes are _native's numbers.
 //
 //   tables = _tables.served(60.0)   # or _tables.local()
-//   number = tables.open("users", 16, F32, 0, (0, 0.01, ...), (0, 0.0, 0.0), (0, 0, 0, ""), 1)
+//   number = tables.open("users", 16, F32, 0, (0, 0.01, ...), (0, 0.0, 0.0), (0, 0, 0, ""), 1, 0, 0)
 //   tables.pull(number, ids.ctypes.data, len(ids), values.ctypes.data)
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -71,10 +71,16 @@ table::Initial initial_of(const GivenInitial& given) {
 class Tables {
  public:
   explicit Tables(std::unique_ptr<table::Tables> tables) : tables_(std::move(tables)) {}
+  /// In a forked child nothing can be done with them: their thread is the parent's.
+  ~Tables() {
+    if (getpid() != process_) (void)tables_.release();
+  }
+  Tables(const Tables&) = delete;
+  Tables& operator=(const Tables&) = delete;
 
   uint32_t open(std::string name, uint32_t dim, int dtype, uint64_t seed,
                 const GivenOptimizer& optimizer, const GivenInitial& initial,
-                const GivenRetention& retention, uint32_t replicas) {
+                const GivenRetention& retention, uint32_t replicas, int mode, uint32_t staleness) {
     const auto& [least_pushes, idle_steps, most_bytes, spill] = retention;
     const table::TableSpec spec{.name = std::move(name),
                                 .dim = dim,
@@ -82,7 +88,9 @@ class Tables {
                                 .seed = seed,
                                 .optimizer = optimizer_of(optimizer),
                                 .initial = initial_of(initial),
-                                .retention = {least_pushes, idle_steps, most_bytes, spill}};
+                                .retention = {least_pushes, idle_steps, most_bytes, spill},
+                                .mode = enum_of<table::Mode>(mode, table::kModeCount, "mode"),
+                                .staleness = staleness};
     table::TableNumber number = 0;
     run([&]() -> Status {
       CORRO_ASSIGN(number, tables_->open(spec, replicas));
@@ -99,6 +107,12 @@ class Tables {
     });
   }
 
+  void prefetch(uint32_t number, uintptr_t ids, size_t count, size_t most) {
+    run([&] {
+      return tables_->prefetch(checked(number), span_at<const uint64_t>(ids, count), most);
+    });
+  }
+
   void push(uint32_t number, uintptr_t ids, size_t count, uintptr_t gradients) {
     run([&] {
       return tables_->push(checked(number), span_at<const uint64_t>(ids, count),
@@ -106,12 +120,30 @@ class Tables {
     });
   }
 
+  void wait(uint32_t number) {
+    run([&] { return tables_->wait(checked(number)); });
+  }
+
   void set_lr(uint32_t number, float lr) {
     run([&] { return tables_->set_lr(checked(number), lr); });
   }
 
-  uint64_t steps(uint32_t number) const { return tables_->steps(checked(number)); }
-  uint32_t copies(uint32_t number) const { return tables_->copies(checked(number)); }
+  uint64_t steps(uint32_t number) {
+    uint64_t steps = 0;
+    run([&]() -> Status {
+      steps = tables_->steps(checked(number));
+      return {};
+    });
+    return steps;
+  }
+  uint32_t copies(uint32_t number) {
+    uint32_t copies = 0;
+    run([&]() -> Status {
+      copies = tables_->copies(checked(number));
+      return {};
+    });
+    return copies;
+  }
 
   /// Once, for one that was made with no tables.
   void serve(const table::ServedOptions& options) { tables_ = table::served_tables(options); }
@@ -201,8 +233,10 @@ std::unique_ptr<Tables> served(double seconds) {
 NB_MODULE(_tables, module) {
   nb::class_<Tables>(module, "Tables")
       .def("open", &Tables::open, "name"_a, "dim"_a, "dtype"_a, "seed"_a, "optimizer"_a,
-           "initial"_a, "retention"_a, "replicas"_a)
+           "initial"_a, "retention"_a, "replicas"_a, "mode"_a, "staleness"_a)
       .def("pull", &Tables::pull, "table"_a, "ids"_a, "count"_a, "values"_a)
+      .def("prefetch", &Tables::prefetch, "table"_a, "ids"_a, "count"_a, "most"_a)
+      .def("wait", &Tables::wait, "table"_a)
       .def("push", &Tables::push, "table"_a, "ids"_a, "count"_a, "gradients"_a)
       .def("set_lr", &Tables::set_lr, "table"_a, "lr"_a)
       .def("steps", &Tables::steps, "table"_a)

@@ -67,6 +67,99 @@ def exact() -> None:
     print(f"exact with {corro.size()} ranks")
 
 
+def ahead() -> None:
+    """Rows that are asked for ahead are those that a pull gives, also where others change them."""
+    corro.init()
+    rank = corro.rank()
+    table = corro.table.Table(
+        "t", DIM, optimizer=corro.table.SGD(lr=0.5), initial=corro.table.Normal(0.0, 1.0)
+    )
+    keys = np.arange(-5, KEYS)
+    start = table.pull(keys)
+    for step in range(STEPS):
+        next_ids = drawn(rank, step + 1)[0]
+        table.prefetch(next_ids)
+        table.prefetch(keys[:7])
+        table.push(*drawn(rank, step))
+        assert (table.pull(next_ids) == table.pull(next_ids)).all()
+        assert (table.pull(keys[:7]) == table.pull(keys)[:7]).all()
+    assert (table.pull(keys) == expected(start, keys, corro.size())).all()
+    print(f"ahead with {corro.size()} ranks")
+
+
+def bounded() -> None:
+    """A rank goes on that is ahead of another one, and no further than it may."""
+    corro.init()
+    rank = corro.rank()
+    table = corro.table.Table(
+        "t",
+        DIM,
+        optimizer=corro.table.SGD(lr=0.5),
+        initial=corro.table.Normal(0.0, 1.0),
+        mode="bounded",
+        staleness=3,
+    )
+    keys = np.arange(-5, KEYS)
+    start = table.pull(keys)
+    if rank == 0:  # Nobody else has pushed yet.
+        for step in range(3):
+            table.push(*drawn(rank, step))
+        assert table.steps == 0
+        assert (table.pull(keys) == start).all()
+    corro.barrier()
+    for step in range(3 if rank == 0 else 0, STEPS):
+        table.push(*drawn(rank, step))
+        assert step - 2 <= table.steps <= step + 1
+    table.wait()
+    assert table.steps == STEPS
+    assert (table.pull(keys) == expected(start, keys, corro.size())).all()
+    print(f"bounded with {corro.size()} ranks")
+
+
+def asynchronous() -> None:
+    """Ranks push as often as they like, each push counts once, and a server is killed meanwhile."""
+    corro.init()
+    rank, ranks = corro.rank(), corro.size()
+    sgd = corro.table.SGD(lr=1.0)
+    table = corro.table.Table("t", 1, optimizer=sgd, mode="async", staleness=4)
+    for step in range(STEPS * (1 + rank)):
+        if step == 7 and rank == 1:
+            os.kill(server_process(1), signal.SIGKILL)
+        table.push([0, 1 + rank, 1 + rank], [[1.0], [1.0], [1.0]])
+        own = -table.pull([1 + rank])[0, 0] / 2
+        assert step - 3 <= own <= step + 1
+    table.wait()
+    corro.barrier()
+    pushes = sum(STEPS * (1 + one) for one in range(ranks))
+    assert table.pull([0])[0, 0] == -pushes
+    assert table.steps == STEPS * (1 + rank)
+    print(f"asynchronous with {ranks} ranks")
+
+
+def late_end() -> None:
+    """Rank 1 does not push, and rank 0 ends before that is known."""
+    corro.init()
+    table = corro.table.Table("t", DIM, mode="bounded", staleness=1)
+    if corro.rank() == 0:
+        table.push([1], np.ones((1, DIM)))
+        print("rank 0 is through", flush=True)
+
+
+def late_later() -> None:
+    """Rank 1 does not push, which rank 0 is told by a later call."""
+    corro.init()
+    table = corro.table.Table("t", DIM, mode="bounded", staleness=1)
+    if corro.rank() == 0:
+        table.push([1], np.ones((1, DIM)))
+        try:
+            while True:
+                table.pull([1])
+                time.sleep(0.05)
+        except corro.TimeoutError as error:
+            print(f"later: {error}")
+    corro.barrier(timeout=60.0)
+
+
 def late() -> None:
     """Rank 1 does not push."""
     corro.init()

@@ -26,6 +26,33 @@ def test_steps_give_the_bits_of_one_process(launch: Launch, ranks: int, servers:
     assert run(launch, "exact", ranks, servers).count(f"exact with {ranks} ranks") == ranks
 
 
+@pytest.mark.parametrize(("ranks", "servers"), [(1, 0), (2, 1), (3, 2)])
+def test_rows_that_are_asked_for_ahead_are_those_of_a_pull(
+    launch: Launch, ranks: int, servers: int
+) -> None:
+    assert run(launch, "ahead", ranks, servers).count(f"ahead with {ranks} ranks") == ranks
+
+
+def test_a_rank_is_ahead_as_far_as_the_staleness_allows(launch: Launch) -> None:
+    assert run(launch, "bounded").count("bounded with 2 ranks") == 2
+
+
+def test_a_push_counts_once_whenever_it_arrives(launch: Launch) -> None:
+    assert run(launch, "asynchronous").count("asynchronous with 2 ranks") == 2
+
+
+def test_a_push_that_fails_after_it_has_returned_is_told_by_a_later_call(launch: Launch) -> None:
+    output = run(launch, "late_later", CORRO_TIMEOUT="2")
+    assert re.search(r"later: table t: push 1: server \d waits for rank 1", output)
+
+
+def test_a_push_that_fails_at_the_end_of_the_program_fails_the_program(launch: Launch) -> None:
+    job = launch(WORKER, "late_end", ranks=2, options=("--servers", "1"), CORRO_TIMEOUT="2")
+    assert job.code != 0
+    assert "rank 0 is through" in job.output
+    assert re.search(r"TimeoutError: table t: push 1: server \d waits for rank 1", job.output)
+
+
 def test_a_rank_that_does_not_push_is_named(launch: Launch) -> None:
     output = run(launch, "late", CORRO_TIMEOUT="2")
     assert re.search(r"late: table t: push 1: server \d waits for rank 1", output)
@@ -159,6 +186,13 @@ BAD: list[tuple[str, Callable[[corro.table.Table], object], str]] = [
     ("lr", lambda _: table("lr", optimizer=corro.table.SGD(lr=-1.0)), "lr is -1"),
     ("set", lambda t: setattr(t, "lr", float("nan")), "lr"),
     ("replicas", lambda _: table("replicas", replicas=-1), "replicas has to be a whole number"),
+    ("mode", lambda _: table("mode", mode="eager"), "sync, bounded, async, not 'eager'"),
+    ("ahead", lambda _: table("ahead", mode="bounded"), "staleness is 0, and has to be 1 to 64"),
+    ("stale", lambda _: table("stale", staleness=1), "has to be 0 in mode sync"),
+    ("far", lambda _: table("far", mode="async", staleness=65), "has to be 0 to 64 in mode async"),
+    ("depth", lambda _: table("depth", prefetch_depth=0), "prefetch_depth has to be a whole"),
+    ("fetched", lambda t: t.prefetch([1.5]), "ids have to be integers, not float64"),
+    ("unlike", lambda t: table(t.name, mode="async"), "mode is async here and sync there"),
     ("initial", lambda _: table("initial", initial=3), "Constant, Uniform or Normal"),
 ]
 
