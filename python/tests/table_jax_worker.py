@@ -46,6 +46,7 @@ def train_both(rank: int, ranks: int) -> None:
             assert found.places.shape == (4, 2)
             assert (found.unique[numpy.asarray(found.places)] == ids).all()
             passes.append((found, gradient_of(found.rows, found.places)))
+        table.prefetch(batch(step + 1, rank))
         table.push(*passes)
         gradients = [
             jax.grad(loss)(jnp.asarray(matrix), batch(one, other))

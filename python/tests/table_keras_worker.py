@@ -61,6 +61,7 @@ def main() -> None:
     for own, expected in zip(*(one.layers[-1].get_weights() for one in (ours, plain)), strict=True):
         numpy.testing.assert_allclose(own, expected, rtol=2e-5, atol=1e-6)
     ids = samples(rank)[0]
+    layer.prefetch(ids)
     made, expected = (model.predict(ids, verbose=0) for model in (ours, plain))
     numpy.testing.assert_allclose(made, expected, rtol=2e-5, atol=1e-6)
     path = str(Path(tempfile.mkdtemp()) / "model.keras")

@@ -43,6 +43,7 @@ def train_as_one_process(rank: int, ranks: int) -> None:
     for step in range(STEPS):
         dense.zero_grad()
         loss_of(model, batch(step, rank)).backward()
+        layer.prefetch(batch(step + 1, rank))
         dense.step()
         rows.step()
         plain.zero_grad()

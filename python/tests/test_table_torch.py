@@ -195,7 +195,7 @@ class Spy:
     """Counts what a layer asks its table for."""
 
     def __init__(self, ours: corro.EmbeddingTable) -> None:
-        self.table, self.pulls, self.pushes = ours.table, [], []
+        self.table, self.pulls, self.pushes, self.ahead = ours.table, [], [], []
         ours.table = self  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> Any:
@@ -204,6 +204,10 @@ class Spy:
     def pull(self, ids: Any) -> Any:
         self.pulls.append(ids.tolist())
         return self.table.pull(ids)
+
+    def prefetch(self, ids: Any) -> None:
+        self.ahead.append(ids.tolist())
+        self.table.prefetch(ids)
 
     def push(self, ids: Any, gradients: Any) -> None:
         self.pushes.append((ids.tolist(), gradients.tolist()))
@@ -218,6 +222,23 @@ def test_a_pass_pulls_each_row_once_and_a_step_pushes_it_once() -> None:
     assert spy.pulls == [[2, 7, 9]] * 2
     rows.step()
     assert spy.pushes == [([2, 7, 9], [[6.0] * DIM, [2.0] * DIM, [4.0] * DIM])]
+
+
+def test_what_is_asked_for_ahead_is_what_a_pass_pulls() -> None:
+    """By the same ids in the same order: the table knows the pull by them."""
+    ours = layer(mode="sum", padding_idx=0)
+    spy, ids = Spy(ours), torch.tensor([[9, 0, 2, 9], [2, 2, 0, 7]])
+    ours.prefetch(ids)
+    ours(ids)
+    assert spy.ahead == spy.pulls == [[2, 7, 9]]
+    ours.prefetch(torch.zeros(0, dtype=torch.int64))
+    with pytest.raises(corro.OutOfRangeError):
+        ours.prefetch(torch.tensor([[-1]]))
+
+
+def test_a_layer_gives_its_table_a_mode() -> None:
+    ours = layer(table_mode="bounded", staleness=3)
+    assert (ours.table.mode, ours.table.staleness) == ("bounded", 3)
 
 
 def test_a_step_without_gradients_pushes_nothing_and_takes_part() -> None:

@@ -21,7 +21,7 @@ many as there are ids: one shape of ids is one compilation.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import numpy
@@ -63,6 +63,8 @@ class EmbeddingTable:
         initial: what a row is before it is trained; corro.table.Normal(0, 1) if not given.
         dtype: of the rows in the table.
         seed: of initial values.
+        mode: of the table: "sync", "bounded" or "async", as of corro.table.Table.
+        staleness: of the table.
 
     Attributes:
         table: the table, with its `lr`.
@@ -77,11 +79,20 @@ class EmbeddingTable:
         initial: Initial | None = None,
         dtype: str = "float32",
         seed: int = 0,
+        mode: Literal["sync", "bounded", "async"] = "sync",
+        staleness: int = 0,
     ) -> None:
         tables = import_module("corro.table")
         initial = tables.Normal(0.0, 1.0) if initial is None else initial
         self.table: Table = tables.Table(
-            name, dim, optimizer=optimizer, dtype=dtype, seed=seed, initial=initial
+            name,
+            dim,
+            optimizer=optimizer,
+            dtype=dtype,
+            seed=seed,
+            initial=initial,
+            mode=mode,
+            staleness=staleness,
         )
 
     @outside
@@ -95,16 +106,22 @@ class EmbeddingTable:
         Raises:
             InvalidArgumentError: ids are not integers, or a compiled function has them.
         """
-        own = host(ids, "EmbeddingTable.lookup")
-        if own.dtype.kind not in "iu":
-            raise InvalidArgumentError(
-                f"EmbeddingTable {self.table.name}: ids have to be integers, not {own.dtype}"
-            )
+        own = self._ids_of(ids, "EmbeddingTable.lookup")
         unique, places = numpy.unique(own, return_inverse=True)
         rows = numpy.zeros((own.size, self.table.dim), numpy.float32)
         if len(unique):
             rows[: len(unique)] = self.table.pull(unique)
         return Lookup(home(rows), home(places.reshape(own.shape).astype(numpy.int32)), unique)
+
+    @outside
+    def prefetch(self, ids: Any) -> None:
+        """Begins to get the rows of a later lookup() of these ids, and does not wait for them.
+
+        `ids`: as of lookup(), which raises the same errors.
+        """
+        unique = numpy.unique(self._ids_of(ids, "EmbeddingTable.prefetch"))
+        if len(unique):
+            self.table.prefetch(unique)
 
     @outside
     def push(self, *passes: tuple[Lookup, Any]) -> None:
@@ -127,6 +144,14 @@ class EmbeddingTable:
             gradients.append(self._checked(found, gradient)[: len(found.unique)])
         ranks = _context.size() if _context.is_initialized() else 1
         self.table.push(numpy.concatenate(ids), numpy.concatenate(gradients) / numpy.float32(ranks))
+
+    def _ids_of(self, ids: Any, call: str) -> NDArray[Any]:
+        own = host(ids, call)
+        if own.dtype.kind not in "iu":
+            raise InvalidArgumentError(
+                f"EmbeddingTable {self.table.name}: ids have to be integers, not {own.dtype}"
+            )
+        return own
 
     def _checked(self, found: Lookup, gradient: Any) -> NDArray[numpy.float32]:
         own = host(gradient, "EmbeddingTable.push")

@@ -34,6 +34,12 @@ class Rows:
         rows: Array = self.table.pull(unique)[places.reshape(own.shape)]
         return rows
 
+    def prefetch(self, ids: Any) -> None:
+        """Begins to pull what pull() of these ids is going to."""
+        unique = numpy.unique(numpy.asarray(ids))
+        if len(unique):
+            self.table.prefetch(unique)
+
     def put_aside(self, ids: Array, gradients: Array) -> Array:
         """Keeps gradients until push(); returns a zero, which is the gradient of the anchor."""
         # Copies: the back end may use the memory again.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, is_dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import keras
 
@@ -65,6 +65,8 @@ class EmbeddingTable(keras.layers.Layer):  # type: ignore[misc]
         initial: what a row is before it is trained; corro.table.Normal(0, 0.05) if not given.
         table_dtype: of the rows in the table.
         seed: of initial values.
+        table_mode: of the table: "sync", "bounded" or "async", as of corro.table.Table.
+        staleness: of the table.
         layer: as of every layer: trainable, dtype.
     """
 
@@ -77,6 +79,8 @@ class EmbeddingTable(keras.layers.Layer):  # type: ignore[misc]
         initial: Initial | None = None,
         table_dtype: str = "float32",
         seed: int = 0,
+        table_mode: Literal["sync", "bounded", "async"] = "sync",
+        staleness: int = 0,
         **layer: Any,
     ) -> None:
         super().__init__(name=name, **layer)
@@ -91,6 +95,8 @@ class EmbeddingTable(keras.layers.Layer):  # type: ignore[misc]
             dtype=table_dtype,
             seed=seed,
             initial=initial,
+            mode=table_mode,
+            staleness=staleness,
         )
         self._rows = Rows(table)
 
@@ -113,6 +119,13 @@ class EmbeddingTable(keras.layers.Layer):  # type: ignore[misc]
             rows = self._back_end.pulled(self._rows, ids)
         return keras.ops.cast(rows, self.compute_dtype)
 
+    def prefetch(self, ids: Any) -> None:
+        """Begins to get the rows of a later call with these ids, and does not wait for them.
+
+        `ids`: integers of any shape, that numpy can read; outside of compiled functions.
+        """
+        self._rows.prefetch(ids)
+
     def compute_output_shape(self, input_shape: Any) -> Any:
         """Returns S + (dim,)."""
         return (*input_shape, self.table.dim)
@@ -126,6 +139,8 @@ class EmbeddingTable(keras.layers.Layer):  # type: ignore[misc]
             "initial": _described(own.initial),
             "table_dtype": own.dtype,
             "seed": own.seed,
+            "table_mode": own.mode,
+            "staleness": own.staleness,
         }
         return config
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from corro.table import Initial, Optimizer, Table
 
 Mode = Literal["sum", "mean", "max"]
+TableMode = Literal["sync", "bounded", "async"]
 MODES = ("sum", "mean", "max", None)
 INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 # torch 2.2 has no such tensors.
@@ -71,6 +72,8 @@ class EmbeddingTable(nn.Module):
             given.
         dtype: of the rows in the table.
         seed: of initial values; a row's depend on it, the table's name and the id alone.
+        table_mode: of the table: "sync", "bounded" or "async", as of corro.table.Table.
+        staleness: of the table.
 
     Raises:
         InvalidArgumentError: an argument is none of those above.
@@ -92,6 +95,8 @@ class EmbeddingTable(nn.Module):
         initial: Initial | None = None,
         dtype: str = "float32",
         seed: int = 0,
+        table_mode: TableMode = "sync",
+        staleness: int = 0,
     ) -> None:
         super().__init__()
         self._set_up(name, num_embeddings, mode, padding_idx, include_last_offset)
@@ -103,6 +108,8 @@ class EmbeddingTable(nn.Module):
             dtype=dtype,
             seed=seed,
             initial=tables.Normal(0.0, 1.0) if initial is None else initial,
+            mode=table_mode,
+            staleness=staleness,
         )
 
     @classmethod
@@ -182,6 +189,24 @@ class EmbeddingTable(nn.Module):
             include_last_offset=self.include_last_offset,
             padding_idx=padding,
         )
+
+    @_disable_dynamo
+    def prefetch(self, input: Tensor) -> None:
+        """Begins to pull the rows of a later forward pass, and does not wait for them.
+
+        That pass has the same rows as without. `input`: its ids, as forward() takes them.
+
+        Raises:
+            InvalidArgumentError: input is not integers.
+            OutOfRangeError: an id is not below num_embeddings.
+        """
+        unique = torch.unique(self._ids_of(input))
+        self._check_range(unique, input)
+        ids = unique.cpu()
+        if self.padding_idx is not None:
+            ids = ids[ids != self.padding_idx]
+        if len(ids):
+            self.table.prefetch(ids.numpy())
 
     def take_gradients(self) -> Gradient:
         """Returns what was put aside since the last call, each row's added up, and forgets it."""
