@@ -130,6 +130,20 @@ def judged(
     return rows
 
 
+def steps(seconds: Mapping[str, Sequence[float]]) -> list[Row]:
+    """Rows of what a step takes by each way of table_ahead.py. Its ratio is the median, over the
+    rounds, of its time by that of sync mode with the same ranks: even ones, or uneven ones."""
+    rows = []
+    for way, found in seconds.items():
+        uneven = ", uneven ranks" if way.endswith("uneven ranks") else ""
+        sync = seconds["sync" + uneven]
+        ratio = statistics.median(a / b for a, b in zip(found, sync, strict=True))
+        micros = [each * 1e6 for each in found]
+        shown = columns(f"step of 2 ranks, {way}", CORRO, min=min(micros), max=max(micros))
+        rows.append(Row(OP, shown, statistics.median(micros), ratio, unit="us, by the clock"))
+    return rows
+
+
 def unmeasured(case: Case, unit: Unit, peer: str, reason: str) -> Row:
     """The row of a peer that is not there: no figure, and no bar that was reached."""
     shown = columns(case.name, peer, note=reason)

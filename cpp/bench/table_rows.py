@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import table_figures as figures
 import table_streams as streams
-from jobs import BENCH, OUT, PROGRAMS, PYTHON, ROOT, Effort, Family, corro_run, note, skipped
+from jobs import BENCH, OUT, PROGRAMS, PYTHON, ROOT, Effort, Family, corro_run, note, run, skipped
 from processes import started
 from rows import Row
 from table_cases import MEMORY, SETTINGS, SLOWEST, Setting
@@ -75,10 +75,19 @@ def measure_tables(effort: Effort) -> list[Row]:
             note(f"table: streams of {size.rows // setting.share} rows")
             write_streams(folder, setting, size)
             rows += Bench(folder, setting, size, packages, problem).measure()
+    rows += measure_steps(effort)
     busiest = max(float(str(row.columns["others"] or 0)) for row in rows)
     if busiest > BUSY:
         skipped(f"table: the machine was busy: others used up to {busiest:.2f} cores meanwhile")
     return rows
+
+
+def measure_steps(effort: Effort) -> list[Row]:
+    """What a step takes where ranks ask ahead, or push ahead of each other."""
+    note("table: steps of two ranks")
+    script = [str(PYTHON), str(BENCH / "table_ahead.py"), str(effort.of(100, 40)), "5"]
+    (seconds,) = run(corro_run(2, "--servers", "1", *script))
+    return figures.steps(seconds)
 
 
 class Bench:

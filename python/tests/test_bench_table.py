@@ -140,3 +140,17 @@ def test_a_row_of_time_keeps_its_column():
         "bar": 4.0,
         "ok": True,
     }
+
+
+def test_a_step_is_compared_with_sync_mode_of_the_same_ranks():
+    found = figures.steps(
+        {
+            "sync": [2.0, 4.0],
+            "sync, prefetch": [1.0, 1.0],
+            "sync, uneven ranks": [8.0, 8.0],
+            "bounded, uneven ranks": [4.0, 4.0],
+        }
+    )
+    assert [row.ratio for row in found] == [1.0, 0.375, 1.0, 0.5]
+    assert found[1].median == 1e6
+    assert found[1].columns["case"] == "step of 2 ranks, sync, prefetch"

@@ -117,7 +117,7 @@ class HistoryChecker {
     const auto table = ServedTable::create({.spec = alone}).value();
     std::vector<uint64_t> all(keys);
     for (uint64_t key = 0; key < keys; ++key) all[key] = key;
-    const auto keep = [&] { EXPECT_TRUE(table->pull(all, after_.emplace_back(keys)).ok()); };
+    const auto keep = [&] { CORRO_CHECK(table->pull(all, after_.emplace_back(keys)).ok()); };
     keep();
     for (const auto& step : pushes) {
       std::map<uint64_t, float> total;
