@@ -157,6 +157,8 @@ class KeyedRows final : private RowTiers::Numbers {
   [[nodiscard]] uint64_t entries() const;
   [[nodiscard]] uint32_t number_of(uint64_t key) const override;
   void set_number(uint64_t key, uint32_t number) override;
+  void prefetch_tags_of(uint64_t key) const override { prefetch_tags(hash(key)); }
+  void prefetch_entry_of(uint64_t key) const override { prefetch_entry(hash(key)); }
   void sweep(size_t groups);
 
   uint64_t seed_;

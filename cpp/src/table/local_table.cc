@@ -250,10 +250,13 @@ class LocalTable::Body {
         read_(tiers.at(numbers[i]), row.data(), spec_.dim);
       }
     }
+    uint32_t last = KeyedRows::kNone;
     return tiers.read(cold.numbers, [&](size_t i, const std::byte* row) {
       const size_t place = cold.places[i];
       read_(row, &values[place * spec_.dim], spec_.dim);
-      tiers.warm_up(keys[place], cold.numbers[i], row);
+      const bool again =
+          std::exchange(last, cold.numbers[i]) == cold.numbers[i];  // A key that repeats.
+      if (!again) tiers.warm_up(keys[place], cold.numbers[i], row);
     });
   }
 

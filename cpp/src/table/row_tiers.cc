@@ -75,8 +75,6 @@ uint32_t RowTiers::take(uint64_t key) {
 }
 
 void RowTiers::warm_up(uint64_t key, uint32_t number, const std::byte* row) {
-  // The key has come before among those that are read.
-  if (numbers_.number_of(key) != number) return;
   if (slots_.bytes_of_next() > 0 && !fits_one_more() && !cool_one()) return;
   const uint32_t slot = put(key, number & ~kCold, kTaken);
   std::memcpy(at(slot), row, options_.row_bytes);
@@ -98,12 +96,23 @@ void RowTiers::change(uint32_t slot) {
   head.state = kTaken | kTouched;
 }
 
+/// What the hand comes to soon, and the index entries of what it comes to sooner.
+void RowTiers::prefetch_at_hand() const {
+  if (hand_ + 6 >= slots_.used()) return;
+  __builtin_prefetch(&head_of(hand_ + 6));
+  const Head& later = head_of(hand_ + 4);
+  if (later.state == kTaken) numbers_.prefetch_tags_of(later.key);
+  const Head& sooner = head_of(hand_ + 2);
+  if (sooner.state == kTaken) numbers_.prefetch_entry_of(sooner.key);
+}
+
 /// Moves the hand on, to the first row that was not touched since it was there. After kMostTouched
 /// rows that were all touched, or that found no room in the log, the next one is cooled or none.
 bool RowTiers::cool_one() {
   constexpr uint32_t kMostTouched = 64;
   if (slots_.count() == 0) return false;
   for (uint32_t passed = 0; passed <= 2 * kMostTouched;) {
+    prefetch_at_hand();
     const uint32_t slot = hand_;
     hand_ = hand_ + 1 >= slots_.used() ? 0 : hand_ + 1;
     Head& head = head_of(slot);

@@ -49,6 +49,10 @@ class RowTiers final : private RowLog::Owner {
     [[nodiscard]] virtual uint32_t number_of(uint64_t key) const = 0;
     /// The key has a row.
     virtual void set_number(uint64_t key, uint32_t number) = 0;
+    /// It is about to be asked for this key: two stages, the second wants what the first one asked
+    /// the memory for.
+    virtual void prefetch_tags_of(uint64_t key) const = 0;
+    virtual void prefetch_entry_of(uint64_t key) const = 0;
   };
 
   struct Options {
@@ -88,10 +92,10 @@ class RowTiers final : private RowLog::Owner {
   /// The row is used, and about to be changed.
   void change(uint32_t slot);
 
-  /// Visits the rows of cold numbers, in any order: `visit(i, row)` for `numbers[i]`. It may call
-  /// warm_up(), and nothing else of this. DATA_LOSS in one line: a row cannot be read.
+  /// Visits the rows of cold numbers, in any order, but equal numbers one after the other: `visit(i,
+  /// row)` for `numbers[i]`. It may call warm_up(), and nothing else of this. DATA_LOSS in one line: a row cannot be read.
   [[nodiscard]] Status read(std::span<const uint32_t> numbers, const RowLog::Visit& visit);
-  /// A row that was read: keeps a copy of it in memory, if there is room for it.
+  /// A row that was read, once: keeps a copy of it in memory, if there is room for it.
   void warm_up(uint64_t key, uint32_t number, const std::byte* row);
 
   /// Of rows and index.
@@ -117,6 +121,7 @@ class RowTiers final : private RowLog::Owner {
   }
   [[nodiscard]] uint64_t room() const;
   [[nodiscard]] bool fits_one_more() const;
+  void prefetch_at_hand() const;
   bool cool_one();
   bool cool(uint32_t slot);
   uint32_t put(uint64_t key, uint32_t home, uint32_t state);

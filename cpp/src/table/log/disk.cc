@@ -60,12 +60,13 @@ class ReadQueue {
   ReadQueue(ReadQueue&& other) noexcept : context_(std::exchange(other.context_, 0)) {}
   ReadQueue& operator=(ReadQueue&&) = delete;
 
-  /// `done` is of the type void(const Disk::Read&, int64_t count or negative error).
+  /// `done` is of the type void(const Disk::Read&, int64_t count or negative error). It is called when
+  /// the next reads are under way, so that the disk has work meanwhile.
   template <typename Done>
   void read(int fd, std::span<const Disk::Read> reads, const Done& done) {
     size_t begun = 0;
     size_t under_way = 0;
-    while (begun < reads.size() || under_way > 0) {
+    const auto begin_more = [&] {
       while (begun < reads.size() && under_way < kInFlight) {
         const size_t most = std::min(reads.size() - begun, kInFlight - under_way);
         const int64_t count = submit(fd, reads.subspan(begun, most));
@@ -76,7 +77,14 @@ class ReadQueue {
         begun += static_cast<size_t>(count);
         under_way += static_cast<size_t>(count);
       }
-      if (under_way > 0) under_way -= collect(done);
+    };
+    std::array<io_event, kInFlight> events;
+    for (begin_more(); under_way > 0;) {
+      const size_t count = collect(events);
+      under_way -= count;
+      begin_more();
+      for (size_t i = 0; i < count; ++i)
+        done(*reinterpret_cast<const Disk::Read*>(events[i].data), events[i].res);
     }
   }
 
@@ -102,18 +110,13 @@ class ReadQueue {
     return count >= 0 ? count : -errno;
   }
 
-  template <typename Done>
-  size_t collect(const Done& done) {
-    std::array<io_event, kInFlight> events;
+  /// Waits for one, and returns how many have ended.
+  size_t collect(std::span<io_event> events) {
     int64_t count = 0;
     do {
       count = syscall(SYS_io_getevents, context_, 1, events.size(), events.data(), nullptr);
     } while (count < 0 && errno == EINTR);
     CORRO_CHECK(count > 0, count);
-    for (int64_t i = 0; i < count; ++i) {
-      const io_event& event = events[static_cast<size_t>(i)];
-      done(*reinterpret_cast<const Disk::Read*>(event.data), event.res);
-    }
     return static_cast<size_t>(count);
   }
 
@@ -127,18 +130,15 @@ class FileDisk final : public Disk {
         file_(std::move(file)),
         queue_(direct ? ReadQueue::create() : std::nullopt) {}
 
-  Status read(std::span<const Read> reads) override {
-    Status first;
-    const auto done = [&](const Read& read, int64_t count) {
-      Status status = check_length(what_, read.offset, read.into.size(), count);
-      if (first.ok()) first = std::move(status);
+  void read(std::span<const Read> reads, const Done& done) override {
+    const auto check = [&](const Read& read, int64_t count) {
+      done(read, check_length(what_, read.offset, read.into.size(), count));
     };
     if (queue_) {
-      queue_->read(file_.get(), reads, done);
+      queue_->read(file_.get(), reads, check);
     } else {
-      for (const Read& one : reads) done(one, read_one(one));
+      for (const Read& one : reads) check(one, read_one(one));
     }
-    return first;
   }
 
   Status write(uint64_t offset, std::span<const std::byte> from) override {
@@ -201,6 +201,14 @@ Status make_folder(const std::string& folder) {
 }
 
 }  // namespace
+
+Status Disk::read_all(std::span<const Read> reads) {
+  Status first;
+  read(reads, [&first](const Read&, const Status& status) {
+    if (first.ok()) first = status;
+  });
+  return first;
+}
 
 Result<std::unique_ptr<Disk>> open_disk(const std::string& folder) {
   CORRO_TRY(make_folder(folder));

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,9 +28,12 @@ class Disk {
   Disk(const Disk&) = delete;
   Disk& operator=(const Disk&) = delete;
 
-  /// Fills all of them, many at a time, and waits for each of them also if one fails. DATA_LOSS: the
-  /// first that cannot be read.
-  [[nodiscard]] virtual Status read(std::span<const Read> reads) = 0;
+  /// Called for each of the reads, in the order in which they end, while others go on: it is filled,
+  /// or DATA_LOSS. It reads nothing.
+  using Done = std::function<void(const Read& read, const Status& status)>;
+  virtual void read(std::span<const Read> reads, const Done& done) = 0;
+  /// The first failure of one.
+  [[nodiscard]] Status read_all(std::span<const Read> reads);
   /// RESOURCE_EXHAUSTED: it cannot be written.
   [[nodiscard]] virtual Status write(uint64_t offset, std::span<const std::byte> from) = 0;
   /// Sees to it that writes to this range find room. RESOURCE_EXHAUSTED: the disk is full.

@@ -48,7 +48,7 @@ TEST(Disk, ReadsWhatWasWrittenManyPagesAtATimeInAnyOrder) {
   std::vector<Disk::Read> reads;
   for (size_t i = 0; i < kPages; ++i)
     reads.push_back({.offset = (i * 7 % kPages) * kDiskUnit, .into = found.at(i)});
-  ASSERT_TRUE((*disk)->read(reads).ok());
+  ASSERT_TRUE((*disk)->read_all(reads).ok());
   for (size_t i = 0; i < kPages; ++i)
     ASSERT_EQ(std::memcmp(found.at(i).data(), pages.at(i * 7 % kPages).data(), kDiskUnit), 0) << i;
 }
@@ -69,7 +69,7 @@ TEST(Disk, AReadBeyondTheEndIsDataLoss) {
   const auto disk = open_disk(folder.path);
   const Pages pages(1);
   const std::vector<Disk::Read> reads = {{.offset = 8 * kDiskUnit, .into = pages.at(0)}};
-  const Status status = (*disk)->read(reads);
+  const Status status = (*disk)->read_all(reads);
   EXPECT_EQ(status.code(), Code::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr(folder.path + ": read at byte 32768: 0 of 4096 bytes"));
 }

@@ -12,15 +12,8 @@ namespace corro::table {
 
 class FakeDisk final : public Disk {
  public:
-  Status read(std::span<const Read> reads) override {
-    for (const Read& read : reads) {
-      ++read_count;
-      if (fails_reads) return {Code::kDataLoss, "fake: Input/output error"};
-      const auto offset = static_cast<size_t>(read.offset);
-      if (offset + read.into.size() > bytes.size()) return {Code::kDataLoss, "fake: a short read"};
-      std::memcpy(read.into.data(), bytes.data() + offset, read.into.size());
-    }
-    return {};
+  void read(std::span<const Read> reads, const Done& done) override {
+    for (const Read& read : reads) done(read, read_one(read));
   }
   Status write(uint64_t offset, std::span<const std::byte> from) override {
     ++write_count;
@@ -42,6 +35,15 @@ class FakeDisk final : public Disk {
     const auto at = static_cast<ptrdiff_t>(offset);
     if (bytes.size() >= offset + count)
       std::fill_n(bytes.begin() + at, static_cast<ptrdiff_t>(count), std::byte{0xee});
+  }
+
+  Status read_one(const Read& read) {
+    ++read_count;
+    if (fails_reads) return {Code::kDataLoss, "fake: Input/output error"};
+    const auto offset = static_cast<size_t>(read.offset);
+    if (offset + read.into.size() > bytes.size()) return {Code::kDataLoss, "fake: a short read"};
+    std::memcpy(read.into.data(), bytes.data() + offset, read.into.size());
+    return {};
   }
 
   std::vector<std::byte> bytes;

@@ -197,34 +197,38 @@ Status RowLog::read(std::span<const uint32_t> places, const Visit& visit) {
   return {};
 }
 
-/// Blocks that are in memory are copied, too: `visit` may append, and so write them.
+/// Visits a block's records once it is there, while the disk reads others. Blocks that are in memory
+/// are copied, too: `visit` may append, and so write them.
 Status RowLog::read_group(std::span<const uint32_t> places, std::span<const size_t> order,
                           const Visit& visit) {
   std::vector<Disk::Read> reads;
-  std::vector<const std::byte*> found(order.size());
+  std::vector<std::span<const size_t>> wanted;  // Of each read.
+  const auto visit_all = [&](const std::byte* block, std::span<const size_t> those) {
+    for (const size_t i : those) visit(i, block + record_at(places[i]));
+  };
   std::byte* next = blocks_.get();
-  for (size_t i = 0; i < order.size(); ++i) {
-    const uint64_t block = block_of(places[order[i]]);
-    if (i > 0 && block == block_of(places[order[i - 1]])) {
-      found[i] = found[i - 1];
-      continue;
-    }
-    found[i] = next;
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end, next += block_bytes_) {
+    const uint64_t block = block_of(places[order[begin]]);
+    while (end < order.size() && block_of(places[order[end]]) == block) ++end;
+    const auto those = order.subspan(begin, end - begin);
     if (in_memory(block)) {
       std::memcpy(next, batch_.get() + (block - batch_block_) * block_bytes_, block_bytes_);
+      visit_all(next, those);
     } else {
       reads.push_back({.offset = block * block_bytes_, .into = {next, block_bytes_}});
+      wanted.push_back(those);
     }
-    next += block_bytes_;
   }
   counts_.reads += reads.size();
-  const auto name = [this] { return fmt::format("table {}", table_); };
-  const Status status = disk_->read(reads);
-  if (!status.ok()) return status.with_context(name());
-  for (const Disk::Read& read : reads)
-    CORRO_TRY(check_block(read.into.data(), read.offset / block_bytes_));
-  for (size_t i = 0; i < order.size(); ++i) visit(order[i], found[i] + record_at(places[order[i]]));
-  return {};
+  Status first;
+  disk_->read(reads, [&](const Disk::Read& read, const Status& ended) {
+    const std::byte* const block = read.into.data();
+    Status status = ended.ok() ? check_block(block, read.offset / block_bytes_)
+                               : ended.with_context(fmt::format("table {}", table_));
+    if (status.ok()) return visit_all(block, wanted[static_cast<size_t>(&read - reads.data())]);
+    if (first.ok()) first = std::move(status);
+  });
+  return first;
 }
 
 Status RowLog::check_block(const std::byte* block, uint64_t number) const {
@@ -297,7 +301,7 @@ bool RowLog::compact_block(const std::byte* block, Owner& owner) {
 Status RowLog::read_blocks(uint64_t first, size_t count) {
   const Disk::Read all{.offset = first * block_bytes_,
                        .into = {blocks_.get(), count * block_bytes_}};
-  CORRO_TRY(disk_->read({&all, 1}));
+  CORRO_TRY(disk_->read_all({&all, 1}));
   for (size_t i = 0; i < count; ++i)
     CORRO_TRY(check_block(blocks_.get() + i * block_bytes_, first + i));
   return {};

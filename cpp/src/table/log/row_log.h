@@ -75,8 +75,9 @@ class RowLog {
   /// The place has a record, which is needed no more.
   void drop(uint32_t place);
 
-  /// Visits the record of each place, in the order of the places: `visit(i, record)` for
-  /// `places[i]`. It may append, and may not drop. DATA_LOSS: a block is not what was written.
+  /// Visits the record of each place, in any order but that of a block's records one after the other,
+  /// as their places ascend: `visit(i, record)` for `places[i]`. It may append, and may not drop.
+  /// DATA_LOSS: a block cannot be read, or is not what was written. Others are visited all the same.
   using Visit = std::function<void(size_t i, const std::byte* record)>;
   [[nodiscard]] Status read(std::span<const uint32_t> places, const Visit& visit);
 
