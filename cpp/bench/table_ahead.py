@@ -13,6 +13,7 @@ import random
 import sys
 import time
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -23,25 +24,24 @@ DIM, BATCH, KEYS = 16, 16384, 1_000_000
 COMPUTED = 0.005  # Seconds.
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Way:
     """How a table is used. `jitter`: a step computes for up to so much of its time more."""
 
     name: str
-    options: dict[str, object]
+    mode: Literal["sync", "bounded", "async"]
+    staleness: int = 0
     ahead: bool = False
     jitter: float = 0.0
 
 
-BOUNDED: dict[str, object] = {"mode": "bounded", "staleness": 2}
-ASYNC: dict[str, object] = {"mode": "async", "staleness": 2}
 WAYS = (
-    Way("sync", {}),
-    Way("sync, prefetch", {}, ahead=True),
-    Way("bounded, prefetch", BOUNDED, ahead=True),
-    Way("async, prefetch", ASYNC, ahead=True),
-    Way("sync, uneven ranks", {}, jitter=1.0),
-    Way("bounded, uneven ranks", BOUNDED, jitter=1.0),
+    Way("sync", "sync"),
+    Way("sync, prefetch", "sync", ahead=True),
+    Way("bounded, prefetch", "bounded", 2, ahead=True),
+    Way("async, prefetch", "async", 2, ahead=True),
+    Way("sync, uneven ranks", "sync", jitter=1.0),
+    Way("bounded, uneven ranks", "bounded", 2, jitter=1.0),
 )
 
 
@@ -66,7 +66,10 @@ def main() -> None:
     draw = np.random.default_rng(corro.rank())
     batches = draw.zipf(1.2, (steps, BATCH)) % KEYS
     pauses = random.Random(corro.rank())
-    tables = {way: corro.table.Table(f"t{i}", DIM, **way.options) for i, way in enumerate(WAYS)}
+    tables = {
+        way: corro.table.Table(f"t{i}", DIM, mode=way.mode, staleness=way.staleness)
+        for i, way in enumerate(WAYS)
+    }
     seconds: dict[str, list[float]] = {way.name: [] for way in WAYS}
     for number in range(rounds + 1):  # The first one is for warming up.
         for way in WAYS:
