@@ -199,15 +199,26 @@ Status Opened::read(const std::vector<Wanted>& wanted) const {
   return {};
 }
 
+Status Opened::read_file(size_t file,
+                         const std::function<Status(std::span<const std::byte>)>& take) const {
+  const FileEntry& entry = manifest_.files.at(file);
+  CORRO_ASSIGN(BlockReader reader,
+               BlockReader::open(fmt::format("{}/{}", folder_, entry.name), entry));
+  for (uint64_t from = 0; from < entry.bytes; from += kWindowBlocks * kBlockBytes) {
+    const uint64_t to = std::min(entry.bytes, from + kWindowBlocks * kBlockBytes);
+    CORRO_ASSIGN(const std::span<const std::byte> bytes, reader.read(from, to));
+    CORRO_TRY(take(bytes));
+  }
+  return {};
+}
+
 Status Opened::verify(const std::function<void(uint64_t bytes)>& progress) const {
-  for (const FileEntry& entry : manifest_.files) {
-    CORRO_ASSIGN(BlockReader file,
-                 BlockReader::open(fmt::format("{}/{}", folder_, entry.name), entry));
-    for (uint64_t from = 0; from < entry.bytes; from += kWindowBlocks * kBlockBytes) {
-      const uint64_t to = std::min(entry.bytes, from + kWindowBlocks * kBlockBytes);
-      CORRO_TRY(file.read(from, to).status());
-      progress(to - from);
-    }
+  for (size_t file = 0; file < manifest_.files.size(); ++file) {
+    const auto take = [&](std::span<const std::byte> bytes) {
+      progress(bytes.size());
+      return Status();
+    };
+    CORRO_TRY(read_file(file, take));
   }
   return {};
 }

@@ -42,6 +42,11 @@ class Opened {
   /// were written: then some of the memory is filled. Blocks.
   [[nodiscard]] Status read(const std::vector<Wanted>& wanted) const;
 
+  /// Reads a whole file, by its index among the manifest's, and calls `take` with its blocks in order,
+  /// each one checked: what it returns ends the reading. The same failures.
+  [[nodiscard]] Status read_file(
+      size_t file, const std::function<Status(std::span<const std::byte>)>& take) const;
+
   /// Reads every block; the same failures. Calls `progress` with the bytes of each stretch read.
   [[nodiscard]] Status verify(const std::function<void(uint64_t bytes)>& progress) const;
 

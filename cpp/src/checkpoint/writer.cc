@@ -22,8 +22,6 @@ namespace {
 
 constexpr std::string_view kPartial = ".partial-";
 
-std::string part_name(uint32_t rank) { return fmt::format("rank-{}.json", rank); }
-
 Status write_text(Disk& disk, const std::string& path, const Manifest& manifest) {
   CORRO_ASSIGN(const std::string text, manifest_to_text(manifest));
   return disk.write_file(path, std::as_bytes(std::span(text)));
@@ -73,6 +71,8 @@ std::string folder_name(uint64_t step) { return fmt::format("step-{}", step); }
 std::string partial_name(uint64_t step, uint64_t attempt) {
   return fmt::format("{}{}{:x}", folder_name(step), kPartial, attempt);
 }
+
+std::string part_name(uint32_t rank) { return fmt::format("rank-{}.json", rank); }
 
 Status write_part(Disk& disk, const std::string& folder, uint32_t rank, Manifest part,
                   std::span<const std::byte> image) {

@@ -37,6 +37,9 @@ inline constexpr const char* kManifestName = "manifest.json";
 /// The name of the folder while it is written: "step-100.partial-5f3a".
 [[nodiscard]] std::string partial_name(uint64_t step, uint64_t attempt);
 
+/// The name of what a rank says of its file, until commit(): "rank-0.json".
+[[nodiscard]] std::string part_name(uint32_t rank);
+
 /// Step 1: writes a rank's file out of its image, computes the checksums meanwhile, and writes the
 /// part beside it. `folder` is the full path of the partial folder; it is made if need be. Blocks
 /// until all is on the disk.
