@@ -1,4 +1,4 @@
-// Which running job a command means: `corro stacks`, `corro status`, `corro top`.
+// Which running job a command means: `corro stacks`, `corro status`, `corro top`, `corro servers`.
 #pragma once
 
 #include <string>

@@ -567,10 +567,13 @@ Status finish_doctor(const Raw& raw, Request& request) {
   return {};
 }
 
-/// Which of the commands that look at a running job was given; null: another one.
+/// Which of the commands about a running job was given; null: another one.
 const std::pair<const char*, Action>* find_look(const CLI::App& program) {
-  static constexpr std::array<std::pair<const char*, Action>, 3> kLooks = {
-      {{"status", Action::kStatus}, {"top", Action::kTop}, {"stacks", Action::kStacks}}};
+  static constexpr std::array<std::pair<const char*, Action>, 4> kLooks = {
+      {{"status", Action::kStatus},
+       {"top", Action::kTop},
+       {"stacks", Action::kStacks},
+       {"servers", Action::kServers}}};
   const auto* const found = std::ranges::find_if(
       kLooks, [&program](const auto& look) { return program.got_subcommand(look.first); });
   return found == kLooks.end() ? nullptr : found;

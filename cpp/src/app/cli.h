@@ -22,6 +22,7 @@ enum class Action : uint8_t {
   kPreflight,
   kFrameworks,
   kStacks,
+  kServers,
   kDash,
   kStatus,
   kTop,

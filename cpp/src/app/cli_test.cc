@@ -162,20 +162,24 @@ TEST(CommandLine, CollectsVariables) {
 }
 
 TEST(CommandLine, MistakesAreOneLineThatNamesTheCommand) {
-  const std::vector<std::vector<std::string>> mistakes = {{"run", "--wrong", "x"},
-                                                          {"run", "-np", "x", "y"},
-                                                          {"run", "-np"},
-                                                          {"run", "--show", "x"},
-                                                          {"run", "-H", "", "x"},
-                                                          {"run", "--bind", "x", "y"},
-                                                          {"run", "--timestamps", "x"},
-                                                          {"doctor", "x"},
-                                                          {"completion"},
-                                                          {"completion", "tcsh"},
-                                                          {"version", "x"},
-                                                          {"--wrong"},
-                                                          {"trian.py"},
-                                                          {"help", "x"}};
+  const std::vector<std::vector<std::string>> mistakes = {
+      {"run", "--wrong", "x"},
+      {"run", "-np", "x", "y"},
+      {"run", "-np"},
+      {"run", "--show", "x"},
+      {"run", "-H", "", "x"},
+      {"run", "--bind", "x", "y"},
+      {"run", "--timestamps", "x"},
+      {"doctor", "x"},
+      {"servers"},
+      {"servers", "--add", "0"},
+      {"servers", "--add", "1", "--remove", "0"},
+      {"completion"},
+      {"completion", "tcsh"},
+      {"version", "x"},
+      {"--wrong"},
+      {"trian.py"},
+      {"help", "x"}};
   for (const auto& arguments : mistakes) {
     const auto request = parse(arguments);
     ASSERT_FALSE(request.ok()) << arguments[0];
@@ -263,6 +267,8 @@ TEST(CommandLine, DashTakesAFolderAndAnAddress) {
 
 TEST(CommandLine, StatusAndTopTakeAJobOrNone) {
   EXPECT_EQ(parse({"status"})->action, Action::kStatus);
+  EXPECT_EQ(parse({"servers", "--add", "2"})->look.add, 2U);
+  EXPECT_EQ(parse({"servers", "4711", "--remove", "0"})->look.remove, 0U);
   EXPECT_EQ(parse({"status", "4711"})->look.job, "4711");
   EXPECT_FALSE(parse({"status"})->look.json);
   EXPECT_TRUE(parse({"status", "--json", "4711"})->look.json);

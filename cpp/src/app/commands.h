@@ -22,6 +22,10 @@ namespace corro::app {
 /// Prints the Python stacks of a running job's ranks. Status 1 if there is no such job.
 [[nodiscard]] int stacks_command(const std::string& job);
 
+/// Has a running job start table servers, or let one go, and prints what it does. Status 1 if it
+/// does not, or there is no such job.
+[[nodiscard]] int servers_command(const LookCommand& look);
+
 /// Shows a job that is over to browsers, until Ctrl-C. Status 2 if there is none that can be shown.
 [[nodiscard]] int dash_command(const launch::PastJobOptions& options);
 

@@ -1,6 +1,7 @@
-// The commands that look at a running job: `corro status`, `corro top` and `corro stacks`.
+// The commands that are about a running job: `corro status`, `corro top`, `corro stacks`, and `corro servers`.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library calls itself so
@@ -13,6 +14,9 @@ namespace corro::app {
 struct LookCommand {
   std::string job;    ///< Its id, or its launcher's pid; "": the only one.
   bool json = false;  ///< Of `status`.
+  /// Of `servers`: so many more, or the one that is to leave; one of them is given.
+  std::optional<unsigned> add = {};
+  std::optional<unsigned> remove = {};
 };
 
 /// Adds them to the program.

@@ -18,6 +18,8 @@ namespace corro::launch {
 namespace {
 
 constexpr std::array<std::string_view, 3> kWords = {"stacks", "picture", "end"};  ///< Of Question.
+constexpr std::string_view kServers = "servers ";
+constexpr std::string_view kNo = "no: ";
 constexpr size_t kPiece = size_t{32} << 10U;  ///< Of an answer, in one packet.
 constexpr size_t kMostClients = 64;
 constexpr uint64_t kListener = 0;
@@ -49,6 +51,20 @@ std::string command_of(pid_t pid) {
   for (std::string word; std::getline(text, word, '\0');)
     line += (line.empty() ? "" : " ") + corro::quoted(word);
   return line;
+}
+
+/// "servers +2", "servers -1": two more, and server 1 is to leave.
+std::string word_of(const ServerChange& change) {
+  return fmt::format("{}{}{}", kServers, change.leaves ? '-' : '+', change.number);
+}
+
+std::optional<ServerChange> read_change(std::string_view word) {
+  if (!word.starts_with(kServers) || word.size() < kServers.size() + 2) return std::nullopt;
+  ServerChange change;
+  change.leaves = word[kServers.size()] == '-';
+  const char* const begin = word.data() + kServers.size() + 1;
+  std::from_chars(begin, word.data() + word.size(), change.number);
+  return word_of(change) == word ? std::optional(change) : std::nullopt;
 }
 
 /// Whose socket has this name: others may take it, too.
@@ -104,9 +120,12 @@ bool ControlSocket::serve(Client& client) {
 
 /// False if it is no word, or not the first one.
 bool ControlSocket::take_word(Client& client, BytesView word) {
+  if (client.asked || client.change || !client.unsent.empty()) return false;
+  client.change = read_change({reinterpret_cast<const char*>(word.data()), word.size()});
+  if (client.change) return true;
   const auto* const found = std::ranges::find_if(
       kWords, [word](std::string_view known) { return std::ranges::equal(word, bytes_of(known)); });
-  if (found == kWords.end() || client.asked || !client.unsent.empty()) return false;
+  if (found == kWords.end()) return false;
   client.asked = static_cast<Question>(found - kWords.begin());
   return true;
 }
@@ -153,6 +172,21 @@ void ControlSocket::answer(Question question, const std::string& text) {
   }
 }
 
+std::optional<std::pair<int, ServerChange>> ControlSocket::next_change() {
+  for (const auto& [fd, client] : clients_)
+    if (client.change) return std::pair(fd, *client.change);
+  return std::nullopt;
+}
+
+void ControlSocket::answer_change(int fd, const std::string& text) {
+  Client& client = clients_.at(fd);
+  client.change.reset();
+  client.unsent.push_back(text);
+  if (flush(client)) return;
+  epoll_.remove(fd);
+  clients_.erase(fd);
+}
+
 std::vector<RunningJob> find_jobs() {
   std::map<pid_t, RunningJob> jobs;
   std::istringstream sockets(io::read_small_file("/proc/net/unix"));
@@ -189,10 +223,17 @@ Status why_unanswered(const RunningJob& job) {
 }  // namespace
 
 Result<Inquiry> Inquiry::create(const RunningJob& job, Question question) {
+  return send(job, kWords[static_cast<size_t>(question)]);
+}
+
+Result<Inquiry> Inquiry::create(const RunningJob& job, const ServerChange& change) {
+  return send(job, word_of(change));
+}
+
+Result<Inquiry> Inquiry::send(const RunningJob& job, std::string_view word) {
   auto socket = io::connect_abstract(job.socket);
   if (!socket.ok() || !is_mine(socket->get())) return has_ended(job);
-  const auto sent =
-      io::send_message(socket->get(), bytes_of(kWords[static_cast<size_t>(question)]));
+  const auto sent = io::send_message(socket->get(), bytes_of(word));
   if (!sent.ok() || !*sent) return why_unanswered(job);
   return Inquiry(job, std::move(*socket));
 }
@@ -220,6 +261,13 @@ Result<std::string> Inquiry::wait(Time deadline) {
 Result<std::string> ask(const RunningJob& job, Question question, Duration patience) {
   CORRO_ASSIGN(Inquiry inquiry, Inquiry::create(job, question));
   return inquiry.wait(monotonic_now() + patience);
+}
+
+Result<std::string> ask(const RunningJob& job, const ServerChange& change, Duration patience) {
+  CORRO_ASSIGN(Inquiry inquiry, Inquiry::create(job, change));
+  CORRO_ASSIGN(const std::string text, inquiry.wait(monotonic_now() + patience));
+  if (text.starts_with(kNo)) return Status(Code::kFailedPrecondition, text.substr(kNo.size()));
+  return text;
 }
 
 }  // namespace corro::launch

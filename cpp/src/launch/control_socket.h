@@ -1,5 +1,5 @@
 // ControlSocket: where a running job answers other commands of its user: `corro stacks`, `corro
-// status`, `corro top`. Bytes: docs/wire.md.
+// status`, `corro top`, `corro servers`. Bytes: docs/wire.md.
 //
 //   launcher:  auto control = ControlSocket::create(job_id).value();
 //              ... when poll_fd() is readable: control->poll();
@@ -10,7 +10,8 @@
 //
 // A connection is one question. Its course at the launcher:
 //
-//   open       until a word has come; another word than those of Question closes it
+//   open       until a word has come; another word than those of Question, or a change of servers,
+//              closes it
 //   asked      until answer()
 //   answered   until all of the answer is sent; then it is closed
 //
@@ -28,6 +29,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -35,6 +38,7 @@
 #include "base/status.h"
 #include "io/event.h"
 #include "io/fd.h"
+#include "launch/servers.h"
 
 namespace corro::launch {
 
@@ -57,6 +61,10 @@ class ControlSocket {
   [[nodiscard]] bool asked(Question question) const;
   /// Tells it to all who wait for it, and hangs up.
   void answer(Question question, const std::string& text);
+  /// A change that somebody waits for, and who; none: nobody does.
+  [[nodiscard]] std::optional<std::pair<int, ServerChange>> next_change();
+  /// Tells its outcome to who has asked for it, and hangs up.
+  void answer_change(int client, const std::string& text);
   /// Somebody has not taken all of an answer yet.
   [[nodiscard]] bool is_answering() const;
 
@@ -64,6 +72,7 @@ class ControlSocket {
   struct Client {
     io::Fd fd;
     std::optional<Question> asked = {};
+    std::optional<ServerChange> change = {};
     std::deque<std::string> unsent = {};  ///< After the last of it the connection ends.
   };
 
@@ -96,6 +105,7 @@ class Inquiry {
  public:
   /// Asks. UNAVAILABLE if the job has ended.
   static Result<Inquiry> create(const RunningJob& job, Question question);
+  static Result<Inquiry> create(const RunningJob& job, const ServerChange& change);
 
   /// Readable while read() has something to do.
   [[nodiscard]] int poll_fd() const { return socket_.get(); }
@@ -107,6 +117,7 @@ class Inquiry {
   [[nodiscard]] Result<std::string> wait(Time deadline);
 
  private:
+  static Result<Inquiry> send(const RunningJob& job, std::string_view word);
   Inquiry(RunningJob job, io::Fd socket) : job_(std::move(job)), socket_(std::move(socket)) {}
 
   RunningJob job_;
@@ -116,5 +127,8 @@ class Inquiry {
 
 /// The answer to one question; blocks. Fails as an Inquiry does.
 [[nodiscard]] Result<std::string> ask(const RunningJob& job, Question question, Duration patience);
+/// The same, for a change of servers: what is done, or FAILED_PRECONDITION and why it is not.
+[[nodiscard]] Result<std::string> ask(const RunningJob& job, const ServerChange& change,
+                                      Duration patience);
 
 }  // namespace corro::launch

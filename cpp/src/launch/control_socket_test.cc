@@ -105,13 +105,39 @@ io::Fd connected_after(ControlSocket& control, std::initializer_list<std::string
 TEST(ControlSocket, WhatItDoesNotKnowEndsTheConnection) {
   auto control = ControlSocket::create(unique_id()).value();
   for (const auto& packets : std::initializer_list<std::initializer_list<std::string_view>>{
-           {"nonsense"}, {"stack"}, {"stacks\n"}, {"pictures"}, {"end", "end"}}) {
+           {"nonsense"},
+           {"stack"},
+           {"stacks\n"},
+           {"pictures"},
+           {"end", "end"},
+           {"servers"},
+           {"servers 2"},
+           {"servers +02"},
+           {"servers +1", "servers +1"}}) {
     const io::Fd socket = connected_after(*control, packets);
     for (const Question question : {Question::kStacks, Question::kPicture, Question::kEnd})
       EXPECT_FALSE(control->asked(question));
+    EXPECT_EQ(control->next_change(), std::nullopt);
     std::array<std::byte, 16> packet{};
     EXPECT_TRUE(io::receive_message(socket.get(), packet).closed);
   }
+}
+
+TEST(ControlSocket, AChangeOfServersIsAnsweredToWhoHasAskedForIt) {
+  auto control = ControlSocket::create(unique_id()).value();
+  Inquiry more = Inquiry::create(own_job(), ServerChange{.number = 2}).value();
+  Inquiry fewer = Inquiry::create(own_job(), ServerChange{.number = 1, .leaves = true}).value();
+  int answered = 0;
+  while (answered < 2) {
+    control->poll();
+    while (const auto asked = control->next_change()) {
+      control->answer_change(asked->first, asked->second.leaves ? "it leaves" : "they are started");
+      EXPECT_EQ(asked->second.number, asked->second.leaves ? 1U : 2U);
+      ++answered;
+    }
+  }
+  EXPECT_EQ(heard(more), "they are started");
+  EXPECT_EQ(heard(fewer), "it leaves");
 }
 
 TEST(ControlSocket, AJobThatDoesNotKnowTheQuestionHasNotEnded) {

@@ -24,10 +24,10 @@ double unix_time() {
 }  // namespace
 
 std::string_view name_of(EventKind kind) {
-  constexpr std::array<std::string_view, 19> kNames = {
-      "started", "joined", "step",        "checkpoint",     "plan",    "training", "waiting",
-      "ended",   "lost",   "server_lost", "server_started", "prepare", "epoch",    "policy",
-      "fenced",  "host",   "lead",        "stopped",        "failure"};
+  constexpr std::array<std::string_view, 20> kNames = {
+      "started", "joined", "step",        "checkpoint",     "plan",        "training", "waiting",
+      "ended",   "lost",   "server_lost", "server_started", "server_left", "prepare",  "epoch",
+      "policy",  "fenced", "host",        "lead",           "stopped",     "failure"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -26,7 +26,8 @@ enum class EventKind : uint8_t {
   kEnded,          ///< Its process has ended; the cause is "" if all was well.
   kLost,           ///< A host's agent is gone, with its ranks.
   kServerLost,     ///< A table server has ended while ranks run, which go on; the cause says how.
-  kServerStarted,  ///< Another one is started in its place.
+  kServerStarted,  ///< One is started in the place of another one, or because the user asked for it.
+  kServerLeft,     ///< One has ended in order while ranks run: its rows are on others.
   kPrepare,        ///< A new epoch comes, of this number.
   kEpoch,          ///< It has begun.
   kPolicy,         ///< The policy says how long is waited, or who goes, and why.

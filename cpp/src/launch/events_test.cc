@@ -37,10 +37,10 @@ TEST(Event, EachKindHasANameOfItsOwn) {
   std::vector<std::string_view> names;
   for (int kind = 0; kind <= static_cast<int>(EventKind::kFailure); ++kind)
     names.push_back(name_of(static_cast<EventKind>(kind)));
-  EXPECT_THAT(names, testing::ElementsAre("started", "joined", "step", "checkpoint", "plan",
-                                          "training", "waiting", "ended", "lost", "server_lost",
-                                          "server_started", "prepare", "epoch", "policy", "fenced",
-                                          "host", "lead", "stopped", "failure"));
+  EXPECT_THAT(names, testing::ElementsAre(
+                         "started", "joined", "step", "checkpoint", "plan", "training", "waiting",
+                         "ended", "lost", "server_lost", "server_started", "server_left", "prepare",
+                         "epoch", "policy", "fenced", "host", "lead", "stopped", "failure"));
 }
 
 TEST(EventFile, TheTimeIsThatOfTheEventAndNotOfTheWord) {

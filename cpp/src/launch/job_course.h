@@ -153,6 +153,9 @@ class JobCourse {
   [[nodiscard]] std::vector<JobOrder> take_orders() { return std::exchange(orders_, {}); }
   /// A line about hosts and members.
   void note(const std::string& line);
+  /// The user wants another number of table servers. Returns what is to be told: "no: " and why not,
+  /// or what is done.
+  [[nodiscard]] std::string change_servers(const ServerChange& change, Time now);
   /// What becomes of a host that is offered, or is not. "": of none, or of all.
   void tell_of_host(const std::string& name, const std::string& text);
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <csignal>
 
 #include "launch/job_course.h"
 
@@ -24,17 +25,30 @@ void JobCourse::hear_server(size_t host, size_t server, const agent::Message& me
   if (ended == nullptr || !servers_.end(server) || !goes_on()) return;
   const std::string status = diagnosis::describe_status(ended->end);
   const std::string& memory = ended->end.out_of_memory;
-  lose_server(server,
-              !memory.empty()  ? memory
-              : status.empty() ? "it has ended by itself"
-                               : status,
-              now);
+  if (status.empty() && memory.empty())
+    return tell_of_server(EventKind::kServerLeft, server,
+                          fmt::format("server {} has left", server));
+  lose_server(server, !memory.empty() ? memory : status, now);
+}
+
+std::string JobCourse::change_servers(const ServerChange& change, Time now) {
+  if (!begun_ || !goes_on()) return "no: no rank runs";
+  const Status status =
+      change.leaves ? servers_.let_go(change.number) : servers_.start_more(change.number, now);
+  if (!status.ok()) return "no: " + status.message();
+  if (!change.leaves)
+    return fmt::format("{} {} started: ranks copy rows to {}", change.number,
+                       change.number == 1 ? "server is" : "servers are",
+                       change.number == 1 ? "it" : "them");
+  order(TellHost{servers_.host_of(change.number),
+                 {servers_.subject(change.number), agent::Signal{.number = SIGTERM}}});
+  return fmt::format("server {} leaves once its rows are copied to others", change.number);
 }
 
 /// A job begins with all of its servers, and goes on with fewer.
 void JobCourse::refuse_server(size_t server, const std::string& why, Time now) {
   servers_.end(server);
-  if (servers_.replaced_by(server)) return goes_on() ? lose_server(server, why, now) : void();
+  if (servers_.came_later(server)) return goes_on() ? lose_server(server, why, now) : void();
   const std::string text = fmt::format("server {}: {}", server, why);
   refuse(options_.several_hosts
              ? fmt::format("host {}: {}", members_.host_name(servers_.host_of(server)), text)
@@ -57,9 +71,11 @@ void JobCourse::replace_servers(Time now) {
   if (!goes_on()) return;
   for (auto next = servers_.start_next(now); next; next = servers_.start_next(now)) {
     order(StartServer{servers_.subject(*next), servers_.host_of(*next), *next});
+    const auto lost = servers_.replaced_by(*next);
     tell_of_server(EventKind::kServerStarted, *next,
-                   fmt::format("server {} is started in the place of server {}", *next,
-                               servers_.replaced_by(*next).value_or(0)));
+                   lost
+                       ? fmt::format("server {} is started in the place of server {}", *next, *lost)
+                       : fmt::format("server {} is started", *next));
   }
 }
 

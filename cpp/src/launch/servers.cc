@@ -1,7 +1,10 @@
 #include "launch/servers.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "io/random.h"
 #include "wire/server_number.h"
@@ -15,7 +18,10 @@ constexpr Duration kPause = std::chrono::seconds(1);
 }  // namespace
 
 Servers::Servers(const JobFacts& job, const wire::Digest& digest)
-    : job_(digest), most_(static_cast<size_t>(job.most_servers())), lost_hosts_(job.hosts.size()) {
+    : job_(digest),
+      begun_with_(static_cast<size_t>(job.servers)),
+      most_(static_cast<size_t>(job.most_servers())),
+      lost_hosts_(job.hosts.size()) {
   for (int index = 0; index < job.servers; ++index) add(job.host_of_server(index), std::nullopt);
 }
 
@@ -43,16 +49,42 @@ void Servers::begin() {
 bool Servers::end(size_t server) { return std::exchange(servers_[server].runs, false); }
 
 bool Servers::replace(size_t server, Time now) {
-  if (servers_.size() + due_.size() >= most_) return false;
+  if (replaced_ == begun_with_ || servers_.size() + due_.size() >= most_) return false;
+  ++replaced_;
   due_.push_back({server, now + kPause});
   return true;
 }
 
+Status Servers::start_more(size_t count, Time now) {
+  if (begun_with_ == 0)
+    return {Code::kFailedPrecondition,
+            "the job began without table servers: corro run --servers 1"};
+  if (count > most_ - servers_.size() - due_.size())
+    return {Code::kFailedPrecondition,
+            fmt::format("{} servers were started, and {} are the most in a job", servers_.size(),
+                        most_)};
+  due_.insert(due_.begin(), count, Due{.lost = std::nullopt, .at = now});
+  return {};
+}
+
+Status Servers::let_go(size_t server) {
+  const auto refuse = [server](std::string_view why) {
+    return Status(Code::kFailedPrecondition, fmt::format("server {} {}", server, why));
+  };
+  if (server >= servers_.size() || !servers_[server].runs) return refuse("does not run");
+  if (servers_[server].leaves) return refuse("leaves already");
+  const auto stays =
+      std::ranges::count_if(servers_, [](const Server& one) { return one.runs && !one.leaves; });
+  if (stays == 1) return refuse("is the last one: nobody else can keep its rows");
+  servers_[server].leaves = true;
+  return {};
+}
+
 std::optional<size_t> Servers::start_next(Time now) {
   if (due_.empty() || due_.front().at > now || asked_at_ != Time::never()) return std::nullopt;
-  const size_t lost = due_.front().lost;
+  const auto lost = due_.front().lost;
   due_.pop_front();
-  add(host_after(servers_[lost].host), lost);
+  add(host_after(servers_[lost.value_or(servers_.size() - 1)].host), lost);
   servers_.back().runs = true;
   return servers_.size() - 1;
 }

@@ -8,7 +8,9 @@
 //
 // Server I is on host I mod hosts, and stays there. One that ends while ranks run is replaced: a
 // second later the next number, which none has had, is started on the next host that is there, at most as many times as
-// servers began with the job. What it is to keep, ranks tell it (table/service/holders.h).
+// servers began with the job. What it is to keep, ranks tell it (table/service/holders.h). More are
+// started, and some are told to leave, where the user asks for it. A server that leaves ends with
+// status 0 once ranks have copied what it keeps, and is not replaced.
 #pragma once
 
 #include <csignal>
@@ -19,9 +21,17 @@
 
 #include "agent/messages.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "launch/worker_env.h"
 
 namespace corro::launch {
+
+/// Another number of table servers.
+struct ServerChange {
+  size_t number = 0;  ///< So many more, or of the one that is to leave.
+  bool leaves = false;
+  bool operator==(const ServerChange&) const = default;
+};
 
 /// Pure, but that their uuids are drawn: time is injected. Loop-confined.
 class Servers {
@@ -46,13 +56,19 @@ class Servers {
   void lose_host(size_t host);
   /// One has ended that is to be replaced. False: too many were.
   bool replace(size_t server, Time now);
-  /// The number of the next one that is to be started in the place of another one; it counts as
-  /// running. None: not yet.
+  /// So many more are to be started. FAILED_PRECONDITION if the job has none, or too many.
+  [[nodiscard]] Status start_more(size_t count, Time now);
+  /// This one is to leave. FAILED_PRECONDITION if it does not run, leaves already, or is the last one.
+  [[nodiscard]] Status let_go(size_t server);
+  /// The number of the next one that is to be started; it counts as running. None: not yet.
   [[nodiscard]] std::optional<size_t> start_next(Time now);
-  /// The number that was lost where this one was started; none: the job began with it.
+  /// The number that was lost where this one was started; none: it stands for none.
   [[nodiscard]] std::optional<size_t> replaced_by(size_t server) const {
     return servers_[server].in_place_of;
   }
+
+  /// The job did not begin with it.
+  [[nodiscard]] bool came_later(size_t server) const { return server >= begun_with_; }
 
   /// No rank runs any more: the signal that those that run are to get now; none: nothing is to be
   /// done. `grace`: from SIGTERM to KILL; may become shorter.
@@ -67,10 +83,11 @@ class Servers {
     agent::Subject about;
     size_t host = 0;
     bool runs = false;
+    bool leaves = false;
     std::optional<size_t> in_place_of = {};
   };
   struct Due {
-    size_t lost = 0;
+    std::optional<size_t> lost;  ///< None: it is one more.
     Time at;
   };
 
@@ -78,10 +95,12 @@ class Servers {
   [[nodiscard]] size_t host_after(size_t host) const;
 
   const wire::Digest job_;
+  const size_t begun_with_;
   const size_t most_;
+  size_t replaced_ = 0;
   std::vector<bool> lost_hosts_;
   std::vector<Server> servers_;    ///< By number.
-  std::deque<Due> due_;            ///< To be replaced.
+  std::deque<Due> due_;            ///< To be started; times ascend.
   Time asked_at_ = Time::never();  ///< To end.
   Duration grace_{};
   bool killed_ = false;

@@ -92,6 +92,31 @@ TEST(Servers, NoneIsStartedOnAHostThatIsLostOrOnceTheJobEnds) {
   EXPECT_EQ(servers.start_next(Time{seconds(1)}), std::nullopt);
 }
 
+TEST(Servers, MoreAreStartedWhereTheUserAsksForThem) {
+  Servers servers(job(), {});
+  servers.begin();
+  ASSERT_TRUE(servers.start_more(2, Time{seconds(3)}).ok());
+  EXPECT_EQ(servers.start_next(Time{seconds(3)}), 3U);
+  EXPECT_EQ(servers.start_next(Time{seconds(3)}), 4U);
+  EXPECT_EQ(servers.start_next(Time{seconds(9)}), std::nullopt);
+  EXPECT_EQ(servers.replaced_by(3), std::nullopt);
+  EXPECT_NE(servers.host_of(3), servers.host_of(4));
+  EXPECT_THAT(servers.start_more(1 << 20U, Time{}).message(), HasSubstr("1024 are the most"));
+  JobFacts none = job();
+  none.servers = 0;
+  EXPECT_THAT(Servers(none, {}).start_more(1, Time{}).message(), HasSubstr("--servers 1"));
+}
+
+TEST(Servers, AllButTheLastOneMayLeave) {
+  Servers servers(job(), {});
+  servers.begin();
+  EXPECT_TRUE(servers.let_go(1).ok());
+  EXPECT_EQ(servers.let_go(1).message(), "server 1 leaves already");
+  EXPECT_EQ(servers.let_go(7).message(), "server 7 does not run");
+  EXPECT_TRUE(servers.let_go(0).ok());
+  EXPECT_THAT(servers.let_go(2).message(), HasSubstr("is the last one"));
+}
+
 TEST(Servers, TheirGraceMayBecomeShorter) {
   Servers servers(job(), {});
   servers.begin();
@@ -150,7 +175,8 @@ class CourseWithServers : public testing::Test {
       } else if (const auto* event = std::get_if<Announce>(&order)) {
         const bool lost = event->event.kind == EventKind::kServerLost;
         const bool started = event->event.kind == EventKind::kServerStarted;
-        if (lost || started) words.push_back(event->event.host + ": " + event->event.cause);
+        const bool left = event->event.kind == EventKind::kServerLeft;
+        if (lost || started || left) words.push_back(event->event.host + ": " + event->event.cause);
       }
     }
     return words;
@@ -182,6 +208,25 @@ TEST_F(CourseWithServers, OneThatEndsWhileRanksRunIsAnEventAndNoFailure) {
   EXPECT_THAT(told(), IsEmpty()) << "they were asked to end";
   EXPECT_TRUE(one_.over());
   for (const diagnosis::RankEnd& end : one_.result(now_).ends) EXPECT_EQ(end.status, 0);
+}
+
+TEST_F(CourseWithServers, OneThatIsToLeaveIsToldAndNotReplaced) {
+  EXPECT_EQ(one_.change_servers({.number = 1, .leaves = true}, now_),
+            "server 1 leaves once its rows are copied to others");
+  EXPECT_THAT(told(), ElementsAre("15 to 1 on 1"));
+  EXPECT_THAT(one_.change_servers({.number = 1, .leaves = true}, now_), HasSubstr("no: server 1"));
+  hear_server(1, ended(0));
+  EXPECT_THAT(told(), ElementsAre("corro: server 1 has left\n", "node2: server 1 has left"));
+  now_ = now_ + seconds(5);
+  EXPECT_THAT(told(), IsEmpty());
+}
+
+TEST_F(CourseWithServers, OneThatIsAskedForIsStarted) {
+  EXPECT_EQ(one_.change_servers({.number = 1}, now_), "1 server is started: ranks copy rows to it");
+  EXPECT_THAT(told(), ElementsAre("start 3 on 1", "corro: server 3 is started\n",
+                                  "node2: server 3 is started"));
+  for (const size_t place : {0U, 1U}) end_rank(place);
+  EXPECT_EQ(one_.change_servers({.number = 1}, now_), "no: no rank runs");
 }
 
 TEST_F(CourseWithServers, OneThatIsLostIsReplaced) {

@@ -44,6 +44,9 @@ void UserRequests::on_question() {
   job_.control->poll();
   answer();
   if (job_.control->asked(Question::kStacks)) job_.course.ask_stacks(monotonic_now());
+  while (const auto asked = job_.control->next_change())
+    job_.control->answer_change(asked->first,
+                                job_.course.change_servers(asked->second, monotonic_now()));
 }
 
 void UserRequests::answer() {

@@ -51,9 +51,8 @@ struct JobFacts {
   /// The number of the host that a rank of epoch 0 is on.
   [[nodiscard]] size_t host_of(int rank) const;
   [[nodiscard]] Seat seat_of(int rank) const;
-  /// Table servers that may have been started in all: each that the job begins with may be
-  /// replaced once, or one of them so many times.
-  [[nodiscard]] int most_servers() const { return std::min(2 * servers, wire::kMostServers); }
+  /// Table servers that may have been started in all, lost ones among them.
+  [[nodiscard]] int most_servers() const { return servers == 0 ? 0 : wire::kMostServers; }
   /// The number of the host of a table server that the job begins with: they go around.
   [[nodiscard]] size_t host_of_server(int server) const {
     return static_cast<size_t>(server) % hosts.size();
