@@ -40,8 +40,10 @@ except ImportError as error:
 from corro.errors import (
     CancelledError,
     CorroError,
+    DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,
+    MismatchError,
 )
 
 __all__ = [
@@ -453,6 +455,117 @@ class Table:
                 _told[self._number] = str(error)
                 raise
 
+    def save(self, folder: str | os.PathLike[str], *, keep: int = 2) -> None:
+        """Begins a snapshot: the rows after the steps that the table has taken, in `folder/step-N`.
+
+        To be called by all ranks after the same step; each table has a folder of its own. Servers
+        write it while ranks go on, on a file system that all hosts share. Waits for the snapshot
+        before, if that is still being written; without servers, until this one is written. What
+        goes wrong later is a line on stderr: the snapshots before stay. The end of the program
+        waits for one that is being written.
+
+        Args:
+            folder: it is made, if it is not there. Relative to rank 0's working folder.
+            keep: so many snapshots are left, this one among them, >= 2: an older one is there if
+                the newest is damaged.
+
+        Raises:
+            InvalidArgumentError: `keep` is too small, or another table is saved there.
+            FailedPreconditionError: another job writes there; or the table's mode is "async", in
+                which it has no step that all ranks know.
+            UnavailableError: so many servers are lost that nobody has some rows; or the folder
+                cannot be written.
+        """
+        self._check_step("save")
+        left = _arguments.whole("keep", keep, 2, _arguments.MOST_U32)
+        with self._call():
+            self._tables.save(self._number, os.path.abspath(folder), left)
+            _saved[self._name] = self
+
+    def wait_saved(self) -> int | None:
+        """Blocks until no snapshot of the table is being written.
+
+        Returns the step of the newest one that was finished since the program began; None: there is
+        none, or this rank is not rank 0.
+        """
+        with _lock:
+            return self._tables.wait_for_save(self._number)
+
+    def restore(self, folder: str | os.PathLike[str], *, weights_only: bool = False) -> int | None:
+        """Takes rows, the optimizer's state and the steps of the newest valid snapshot in a folder.
+
+        To be called by all ranks; blocks. The snapshot may be of any number of servers, or of none.
+        Says on stderr why it takes an older one than the newest. Returns its step; None: there is
+        no snapshot. If it fails, the table is as before. Servers need memory for their rows once
+        more, if they have some.
+
+        Args:
+            folder: as save() has it; servers read there.
+            weights_only: take the weights of a table with another optimizer, too, whose state then
+                begins anew.
+
+        Raises:
+            InvalidArgumentError: the snapshot is of another table; names what differs.
+            DataLossError: there are snapshots, and none of them is valid.
+            FailedPreconditionError: there are several ranks, and corro.init() was not called; or
+                the table's mode is "async".
+            MismatchError: it failed on rank 0, which says why.
+        """
+        self._check_step("restore")
+        path = os.path.abspath(folder)
+        ranks = _ranks()
+        if ranks > 1 and not _context.is_initialized():
+            raise FailedPreconditionError(
+                "restore() needs corro.init() before: ranks wait for each other"
+            )
+        self.wait()
+        if ranks > 1:  # Nobody uses the table from here on.
+            _context.exchange(_context.world(), [0])
+        if ranks > 1 and _context.rank() > 0:
+            return self._hear_of_restore()
+        step: int | None = None
+        found = _FAILED
+        try:
+            with self._call():
+                step = self._restore_newest(path, weights_only)
+            found = _NONE if step is None else step
+        finally:
+            if ranks > 1:
+                _context.exchange(_context.world(), [found])
+        return step
+
+    def _check_step(self, what: str) -> None:
+        if self._mode == "async":
+            raise FailedPreconditionError(
+                f"table {self._name}: {what}() needs a step that all ranks know, which a table in"
+                ' mode "async" has not'
+            )
+
+    def _restore_newest(self, path: str, weights_only: bool) -> int | None:
+        steps = _tables.snapshots(path)
+        for step in steps:
+            try:
+                self._tables.load(self._number, path, step, weights_only)
+                return step
+            except DataLossError as error:
+                _tell(f"table {self._name}: the snapshot of step {step} is passed over: {error}")
+        if steps:
+            raise DataLossError(
+                f"table {self._name}: none of the snapshots in {path} is valid; see the lines above"
+            )
+        return None
+
+    def _hear_of_restore(self) -> int | None:
+        """What rank 0 has restored."""
+        step = _context.exchange(_context.world(), [0])[0][0]
+        if step == _FAILED:
+            raise MismatchError(f"table {self._name}: rank 0 could not restore it, and says why")
+        if step == _NONE:
+            return None
+        with _lock:
+            self._tables.adopt_steps(self._number, step)
+        return step
+
     def __repr__(self) -> str:
         return f"corro.table.Table({self._name!r}, {self._dim}, optimizer={self._optimizer!r})"
 
@@ -460,7 +573,9 @@ class Table:
 _lock = threading.Lock()
 _of_process: _tables.Tables | None = None  # With the lock.
 _told: dict[int, str] = {}  # With the lock: by a table's number the last failure that was raised.
+_saved: dict[str, Table] = {}  # Tables whose snapshots the end of the program waits for.
 _process = os.getpid()
+_NONE, _FAILED = -1, -2  # What rank 0 says in the place of the step that it has restored.
 
 
 @atexit.register
@@ -479,6 +594,21 @@ def _wait_for_all() -> None:
                 _context.fail(error)
 
 
+@atexit.register
+def _wait_for_snapshots() -> None:
+    if os.getpid() != _process:  # A child that was forked, which has no tables.
+        return
+    for table in _saved.values():
+        try:
+            table.wait_saved()
+        except CorroError as error:  # A line was printed for each snapshot; no rows are lost.
+            _tell(f"table {table.name}: {error}")
+
+
+def _tell(line: str) -> None:
+    print(f"corro: {line}", file=sys.stderr, flush=True)
+
+
 def _tables_of_process(name: str) -> _tables.Tables:
     global _of_process
     if _of_process is None:
@@ -489,12 +619,18 @@ def _tables_of_process(name: str) -> _tables.Tables:
 def _connect(name: str) -> _tables.Tables:
     if int(os.environ.get("CORRO_SERVERS") or 0) > 0:
         return _tables.served(float(os.environ.get("CORRO_TIMEOUT") or _DEFAULT_TIMEOUT))
-    ranks = _context.size() if _context.is_initialized() else int(os.environ.get("CORRO_SIZE") or 1)
+    ranks = _ranks()
     if ranks > 1:
         raise FailedPreconditionError(
             f"table {name}: {ranks} ranks need a server to keep it: corro run --servers 1 ..."
         )
     return _tables.local()
+
+
+def _ranks() -> int:
+    if _context.is_initialized():
+        return _context.size()
+    return int(os.environ.get("CORRO_SIZE") or 1)
 
 
 def _read_optimizer(optimizer: str | Optimizer) -> Optimizer:

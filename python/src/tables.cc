@@ -5,9 +5,11 @@
 //   number = tables.open("users", 16, F32, 0, (0, 0.01, ...), (0, 0.0, 0.0), (0, 0, 0, ""), 1, 0, 0)
 //   tables.pull(number, ids.ctypes.data, len(ids), values.ctypes.data)
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <unistd.h>
 
@@ -22,6 +24,7 @@
 #include <vector>
 
 #include "base/env.h"
+#include "checkpoint/reader.h"
 #include "raised.h"
 #include "table/service/server_search.h"
 #include "table/service/tables.h"
@@ -128,6 +131,27 @@ class Tables {
     run([&] { return tables_->set_lr(checked(number), lr); });
   }
 
+  void save(uint32_t number, const std::string& folder, size_t keep) {
+    run([&] { return tables_->save(checked(number), folder, keep); });
+  }
+  std::optional<uint64_t> wait_for_save(uint32_t number) {
+    std::optional<uint64_t> step;
+    run([&]() -> Status {
+      CORRO_ASSIGN(step, tables_->wait_for_save(checked(number)));
+      return {};
+    });
+    return step;
+  }
+  void load(uint32_t number, const std::string& folder, uint64_t step, bool weights_only) {
+    run([&] { return tables_->load(checked(number), folder, step, weights_only); });
+  }
+  void adopt_steps(uint32_t number, uint64_t steps) {
+    run([&]() -> Status {
+      tables_->adopt_steps(checked(number), steps);
+      return {};
+    });
+  }
+
   uint64_t steps(uint32_t number) {
     uint64_t steps = 0;
     run([&]() -> Status {
@@ -191,6 +215,13 @@ class Tables {
   const pid_t process_ = getpid();
 };
 
+/// The steps of the snapshots in a folder, newest first.
+std::vector<uint64_t> snapshots(const std::string& folder) {
+  auto steps = corro::checkpoint::steps_in(folder);
+  if (steps.status().code() == Code::kNotFound) return {};
+  return value_or_raise(std::move(steps));
+}
+
 std::unique_ptr<Tables> local() { return std::make_unique<Tables>(table::local_tables()); }
 
 /// Reads from the environment which rank of which job this is.
@@ -238,9 +269,14 @@ NB_MODULE(_tables, module) {
       .def("prefetch", &Tables::prefetch, "table"_a, "ids"_a, "count"_a, "most"_a)
       .def("wait", &Tables::wait, "table"_a)
       .def("push", &Tables::push, "table"_a, "ids"_a, "count"_a, "gradients"_a)
+      .def("save", &Tables::save, "table"_a, "folder"_a, "keep"_a)
+      .def("wait_for_save", &Tables::wait_for_save, "table"_a)
+      .def("load", &Tables::load, "table"_a, "folder"_a, "step"_a, "weights_only"_a)
+      .def("adopt_steps", &Tables::adopt_steps, "table"_a, "steps"_a)
       .def("set_lr", &Tables::set_lr, "table"_a, "lr"_a)
       .def("steps", &Tables::steps, "table"_a)
       .def("copies", &Tables::copies, "table"_a);
+  module.def("snapshots", &snapshots, "folder"_a);
   module.def("local", &local);
   module.def("served", &served, "timeout"_a);
 }

@@ -104,6 +104,10 @@ class LocalTable::Body {
     return keys;
   }
 
+  [[nodiscard]] bool has_row(uint64_t key) const {
+    return rows_.find(rows_.hash(key), key) != KeyedRows::kNone;
+  }
+
   [[nodiscard]] size_t packed_bytes() const { return sizeof(uint32_t) + layout_.bytes(); }
 
   Status pack(std::span<const uint64_t> keys, std::span<std::byte> into) const {
@@ -415,6 +419,8 @@ std::vector<uint64_t> LocalTable::keys_with_rows(
     const std::function<bool(uint64_t)>& wanted) const {
   return body_->keys_with_rows(wanted);
 }
+
+bool LocalTable::has_row(uint64_t key) const { return body_->has_row(key); }
 
 size_t LocalTable::packed_bytes() const { return body_->packed_bytes(); }
 

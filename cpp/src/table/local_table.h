@@ -69,6 +69,7 @@ class LocalTable {
   /// The keys with a row of which `wanted` is true, ascending. Costs a look at each row's key.
   [[nodiscard]] std::vector<uint64_t> keys_with_rows(
       const std::function<bool(uint64_t)>& wanted) const;
+  [[nodiscard]] bool has_row(uint64_t key) const;
   /// Bytes of a packed row.
   [[nodiscard]] size_t packed_bytes() const;
   /// Writes the rows of keys of keys_with_rows(), each once, to `into`: [keys.size(),

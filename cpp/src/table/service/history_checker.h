@@ -64,6 +64,8 @@ class HistoryChecker {
     }
     return {};
   }
+  /// What each key has after so many steps; not in async mode.
+  [[nodiscard]] const std::vector<float>& after(uint64_t step) const { return after_.at(step); }
   /// What each key has once all pushes have been taken.
   [[nodiscard]] float last(uint64_t key) const {
     if (spec_.mode != Mode::kAsync) return after_.back()[key];

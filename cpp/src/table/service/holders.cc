@@ -36,10 +36,10 @@ size_t shard_of(uint64_t key, size_t shards) {
 
 Holders::Holders(size_t servers, size_t copies, size_t shards)
     : copies_(copies), by_shard_(shards) {
-  const std::vector<bool> none_lost(servers);
+  const Absent none{std::vector<bool>(servers), std::vector<bool>(servers)};
   for (size_t server = 0; server < servers; ++server) shards_[static_cast<uint16_t>(server)];
   for (size_t shard = 0; shard < shards; ++shard)
-    for (const uint16_t server : owners_of(shard, none_lost)) shards_[server].set(shard);
+    for (const uint16_t server : owners_of(shard, none)) shards_[server].set(shard);
   index();
 }
 
@@ -53,10 +53,10 @@ void Holders::index() {
                       [shard](uint16_t server) { return score_of(server, shard); });
 }
 
-std::vector<uint16_t> Holders::owners_of(size_t shard, const std::vector<bool>& lost) const {
+std::vector<uint16_t> Holders::owners_of(size_t shard, const Absent& absent) const {
   std::vector<Score> scores;
-  for (size_t server = 0; server < lost.size(); ++server)
-    if (!lost[server]) scores.push_back(score_of(server, shard));
+  for (size_t server = 0; server < absent.lost.size(); ++server)
+    if (absent.owns(server)) scores.push_back(score_of(server, shard));
   const size_t count = std::min(copies_, scores.size());
   std::ranges::partial_sort(scores, scores.begin() + static_cast<ptrdiff_t>(count), std::greater());
   std::vector<uint16_t> owners(count);
@@ -81,8 +81,8 @@ size_t Holders::least_copies(const std::vector<bool>& lost) const {
   return least;
 }
 
-std::optional<uint16_t> Holders::lacking(size_t shard, const std::vector<bool>& lost) const {
-  for (const uint16_t owner : owners_of(shard, lost))
+std::optional<uint16_t> Holders::lacking(size_t shard, const Absent& absent) const {
+  for (const uint16_t owner : owners_of(shard, absent))
     if (!contains(by_shard_[shard], owner)) return owner;
   return std::nullopt;
 }
@@ -93,9 +93,11 @@ std::optional<uint16_t> Holders::source_of(size_t shard, const std::vector<bool>
   return std::nullopt;
 }
 
-std::optional<Move> Holders::next_move(const std::vector<bool>& lost, size_t most) const {
-  const auto left = static_cast<size_t>(std::ranges::count(lost, false));
-  const size_t wanted = std::min(copies_, left);
+std::optional<Move> Holders::next_move(const Absent& absent, size_t most) const {
+  const std::vector<bool>& lost = absent.lost;
+  size_t owning = 0;
+  for (size_t server = 0; server < lost.size(); ++server) owning += absent.owns(server) ? 1 : 0;
+  const size_t wanted = std::min(copies_, owning);
   for (const bool urgent : {true, false}) {
     std::optional<Move> move;
     for (size_t shard = 0; shard < by_shard_.size(); ++shard) {
@@ -103,7 +105,7 @@ std::optional<Move> Holders::next_move(const std::vector<bool>& lost, size_t mos
       const auto copies = static_cast<size_t>(std::ranges::count_if(by_shard_[shard], is_left));
       if ((copies < wanted) != urgent) continue;
       const auto source = source_of(shard, lost);
-      const auto target = lacking(shard, lost);
+      const auto target = lacking(shard, absent);
       if (!source || !target) continue;
       if (!move) move = Move{.source = *source, .target = *target, .shards = {}};
       if (move->source == *source && move->target == *target) move->shards.set(shard);
@@ -114,22 +116,33 @@ std::optional<Move> Holders::next_move(const std::vector<bool>& lost, size_t mos
   return std::nullopt;
 }
 
-Holders Holders::after(const Move& move, const std::vector<bool>& lost) const {
+Holders Holders::after(const Move& move, const Absent& absent) const {
   Holders next = *this;
   ++next.version_;
   next.shards_[move.target] |= move.shards;
-  std::erase_if(next.shards_, [&](const auto& one) { return lost[one.first]; });
+  std::erase_if(next.shards_, [&](const auto& one) { return absent.lost[one.first]; });
   for (size_t shard = 0; shard < by_shard_.size(); ++shard) {
     if (!move.shards.test(shard)) continue;
-    const auto owners = owners_of(shard, lost);
+    const auto owners = owners_of(shard, absent);
     const auto holds = [&](uint16_t owner) {
       const auto found = next.shards_.find(owner);
       return found != next.shards_.end() && found->second.test(shard);
     };
-    if (!std::ranges::all_of(owners, holds)) continue;
+    if (owners.empty() || !std::ranges::all_of(owners, holds)) continue;
     for (auto& [server, held] : next.shards_)
       if (!contains(owners, server)) held.reset(shard);
   }
+  next.index();
+  return next;
+}
+
+std::optional<Holders> Holders::without_leaving(const Absent& absent) const {
+  const auto leaves = [&](const auto& one) { return absent.leaving[one.first]; };
+  if (std::ranges::none_of(shards_, leaves) || owners_of(0, absent).empty()) return std::nullopt;
+  Holders next = *this;
+  ++next.version_;
+  std::erase_if(next.shards_,
+                [&](const auto& one) { return leaves(one) || absent.lost[one.first]; });
   next.index();
   return next;
 }

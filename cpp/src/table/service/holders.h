@@ -8,6 +8,7 @@
 //             for it (rendezvous hashing, Thaler and Ravishankar 1998). Where a server is lost, or
 //             comes, the owners of other shards stay as they are
 //   holders   have the shard's rows: they are pulled from, and pushed to
+//   leaving   a server owns nothing any more, and holds what it has until all owners have it
 //
 // At first a shard's holders are its owners among the servers that a job begins with: all ranks find
 // the same ones without asking anybody. Rank 0 copies whole shards from holders to owners that have
@@ -59,21 +60,29 @@ class Holders {
   /// So many servers that are not lost hold each shard, or more.
   [[nodiscard]] size_t least_copies(const std::vector<bool>& lost) const;
 
-  /// What to copy next, at most `most` shards; none: all owners hold what they own. Servers that are
-  /// not lost may own shards: those from 0 to `lost.size()` - 1. Shards with too few holders
-  /// come first, then those that belong to a server that has come.
-  [[nodiscard]] std::optional<Move> next_move(const std::vector<bool>& lost, size_t most) const;
+  /// Servers, by number: those that are not lost are used, and those that are neither own shards.
+  struct Absent {
+    std::vector<bool> lost;
+    std::vector<bool> leaving;  ///< As many.
+    [[nodiscard]] bool owns(size_t server) const { return !lost[server] && !leaving[server]; }
+  };
+  /// What to copy next, at most `most` shards; none: all owners hold what they own. Shards with too
+  /// few holders come first, then those that belong to a server that has come.
+  [[nodiscard]] std::optional<Move> next_move(const Absent& absent, size_t most) const;
   /// The next version, once the shards are copied. Whoever owns one of them no more, and whoever is
   /// lost, holds it no more.
-  [[nodiscard]] Holders after(const Move& move, const std::vector<bool>& lost) const;
+  [[nodiscard]] Holders after(const Move& move, const Absent& absent) const;
+  /// The next version, without servers that leave; after the last move. None: none of them takes
+  /// steps of the table, or nobody else could.
+  [[nodiscard]] std::optional<Holders> without_leaving(const Absent& absent) const;
 
   /// Takes over what another rank says: a version, and what each server holds.
   void become(uint64_t version, std::map<uint16_t, ShardSet> shards);
 
  private:
-  [[nodiscard]] std::vector<uint16_t> owners_of(size_t shard, const std::vector<bool>& lost) const;
+  [[nodiscard]] std::vector<uint16_t> owners_of(size_t shard, const Absent& absent) const;
   /// The first owner that does not hold the shard.
-  [[nodiscard]] std::optional<uint16_t> lacking(size_t shard, const std::vector<bool>& lost) const;
+  [[nodiscard]] std::optional<uint16_t> lacking(size_t shard, const Absent& absent) const;
   [[nodiscard]] std::optional<uint16_t> source_of(size_t shard,
                                                   const std::vector<bool>& lost) const;
   void index();

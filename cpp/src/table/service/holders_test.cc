@@ -59,10 +59,16 @@ TEST(Holders, AShardIsLostWithItsLastOwner) {
   EXPECT_TRUE(Holders(3, 1).lost_shard({true, false, false}));
 }
 
+/// Those are lost, and none leaves.
+Holders::Absent all_but(const std::vector<bool>& lost) {
+  return {lost, std::vector<bool>(lost.size())};
+}
+
 /// Moves until nothing is to be moved; returns how many moves that takes.
-size_t settle(Holders& holders, const std::vector<bool>& lost, size_t most) {
+size_t settle(Holders& holders, const Holders::Absent& absent, size_t most) {
+  const std::vector<bool>& lost = absent.lost;
   size_t moves = 0;
-  for (auto move = holders.next_move(lost, most); move; move = holders.next_move(lost, most)) {
+  for (auto move = holders.next_move(absent, most); move; move = holders.next_move(absent, most)) {
     EXPECT_LE(move->shards.count(), most);
     EXPECT_FALSE(lost[move->source] || lost[move->target]);
     for (size_t shard = 0; shard < kShards; ++shard) {
@@ -71,7 +77,7 @@ size_t settle(Holders& holders, const std::vector<bool>& lost, size_t most) {
       EXPECT_TRUE(std::ranges::find(now, move->source) != now.end());
       EXPECT_TRUE(std::ranges::find(now, move->target) == now.end());
     }
-    holders = holders.after(*move, lost);
+    holders = holders.after(*move, absent);
     EXPECT_EQ(holders.version(), ++moves);
   }
   return moves;
@@ -82,7 +88,7 @@ TEST(Holders, WhatALostServerHeldIsCopiedToTheNextOwners) {
   const std::vector<bool> lost = {false, true, false};
   EXPECT_EQ(holders.least_copies({false, false, false}), 2U);
   EXPECT_EQ(holders.least_copies(lost), 1U);
-  EXPECT_GT(settle(holders, lost, 500), 4U);
+  EXPECT_GT(settle(holders, all_but(lost), 500), 4U);
   EXPECT_EQ(holders.least_copies(lost), 2U);
   EXPECT_FALSE(holders.servers().contains(1));
 }
@@ -90,7 +96,7 @@ TEST(Holders, WhatALostServerHeldIsCopiedToTheNextOwners) {
 TEST(Holders, AServerThatComesTakesOverWhatItOwnsAndOthersForgetIt) {
   Holders holders(3, 2);
   const std::vector<bool> lost = {false, true, false, false};
-  settle(holders, lost, kShards);
+  settle(holders, all_but(lost), kShards);
   const Holders fresh(4, 2);
   size_t shards = 0;
   for (size_t shard = 0; shard < kShards; ++shard) {
@@ -108,24 +114,45 @@ TEST(Holders, ShardsWithTooFewHoldersComeFirst) {
   Holders holders(3, 2);
   const std::vector<bool> lost = {false, true, false, false};
   while (holders.least_copies(lost) < 2) {
-    const auto move = holders.next_move(lost, 100);
+    const auto move = holders.next_move(all_but(lost), 100);
     ASSERT_TRUE(move);
     for (size_t shard = 0; shard < kShards; ++shard) {
       if (!move->shards.test(shard)) continue;
       const auto now = holders.of_shard(shard);
       EXPECT_EQ(std::ranges::count_if(now, [&](uint16_t one) { return !lost[one]; }), 1);
     }
-    holders = holders.after(*move, lost);
+    holders = holders.after(*move, all_but(lost));
   }
 }
 
 TEST(Holders, NothingIsMovedWhereNobodyHasTheRows) {
   Holders holders(2, 1);
-  EXPECT_FALSE(holders.next_move({false, false}, 1));
-  for (auto move = holders.next_move({true, false, false}, kShards); move;
-       move = holders.next_move({true, false, false}, kShards))
-    holders = holders.after(*move, {true, false, false});
+  EXPECT_FALSE(holders.next_move(all_but({false, false}), 1));
+  const Holders::Absent absent = all_but({true, false, false});
+  for (auto move = holders.next_move(absent, kShards); move;
+       move = holders.next_move(absent, kShards))
+    holders = holders.after(*move, absent);
   EXPECT_TRUE(holders.lost_shard({true, false, false}));
+}
+
+TEST(Holders, AServerThatLeavesGivesItsShardsAwayAndIsNoHolderThen) {
+  Holders holders(3, 2);
+  const Holders::Absent absent{{false, false, false}, {false, true, false}};
+  EXPECT_GT(settle(holders, absent, 500), 2U);
+  EXPECT_TRUE(holders.servers().contains(1)) << "it takes steps until all ranks know";
+  const auto next = holders.without_leaving(absent);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->version(), holders.version() + 1);
+  EXPECT_FALSE(next->servers().contains(1));
+  EXPECT_EQ(next->least_copies(absent.lost), 2U);
+  EXPECT_FALSE(next->without_leaving(absent));
+}
+
+TEST(Holders, TheLastServerStays) {
+  const Holders holders(2, 2);
+  const Holders::Absent absent{{true, false}, {false, true}};
+  EXPECT_FALSE(holders.next_move(absent, kShards));
+  EXPECT_FALSE(holders.without_leaving(absent));
 }
 
 }  // namespace

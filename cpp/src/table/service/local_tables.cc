@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "table/local_table.h"
+#include "table/service/disk_snapshots.h"
+#include "table/service/snapshot_store.h"
 #include "table/service/split.h"
 #include "table/service/tables.h"
 
@@ -20,7 +22,7 @@ class LocalTables final : public Tables {
       return static_cast<TableNumber>(found - tables_.begin());
     }
     CORRO_ASSIGN(auto rows, LocalTable::create(spec));
-    tables_.push_back({spec.name, std::move(rows), 0});
+    tables_.push_back({spec.name, std::move(rows)});
     return static_cast<TableNumber>(tables_.size() - 1);
   }
 
@@ -45,6 +47,27 @@ class LocalTables final : public Tables {
     return {};
   }
 
+  Status save(TableNumber table, const std::string& folder, size_t keep) override {
+    Kept& kept = tables_.at(table);
+    CORRO_TRY(save_local(folder, *kept.rows, kept.steps, keep).with_context("table " + kept.name));
+    kept.saved = kept.steps;
+    return {};
+  }
+  Result<std::optional<uint64_t>> wait_for_save(TableNumber table) override {
+    return tables_.at(table).saved;
+  }
+  Status load(TableNumber table, const std::string& folder, uint64_t step,
+              bool weights_only) override {
+    Kept& kept = tables_.at(table);
+    CORRO_ASSIGN(kept.rows, disk_snapshots([] {})->load(folder, {.spec = kept.rows->spec(),
+                                                                 .step = step,
+                                                                 .weights_only = weights_only,
+                                                                 .shards = ShardSet().set()}));
+    kept.steps = step;
+    return {};
+  }
+  void adopt_steps(TableNumber table, uint64_t steps) override { tables_.at(table).steps = steps; }
+
   Status set_lr(TableNumber table, float lr) override { return tables_.at(table).rows->set_lr(lr); }
   [[nodiscard]] uint32_t copies(TableNumber) const override { return 1; }
   [[nodiscard]] uint64_t steps(TableNumber table) const override { return tables_.at(table).steps; }
@@ -54,6 +77,7 @@ class LocalTables final : public Tables {
     std::string name;
     std::unique_ptr<LocalTable> rows;
     uint64_t steps = 0;
+    std::optional<uint64_t> saved = {};
   };
   std::vector<Kept> tables_;  ///< By number.
 };

@@ -28,14 +28,6 @@ Status malformed(std::string_view what) {
   return {Code::kInvalidArgument, fmt::format("table: a malformed {}", what)};
 }
 
-void write_shards(ByteWriter& writer, const ShardSet& shards) {
-  for (size_t first = 0; first < kShards; first += kWordBits) {
-    uint64_t word = 0;
-    for (size_t bit = 0; bit < kWordBits; ++bit) word |= uint64_t{shards.test(first + bit)} << bit;
-    writer.write(word);
-  }
-}
-
 void write_float(ByteWriter& writer, float value) { writer.write(std::bit_cast<uint32_t>(value)); }
 
 /// Reads fields one after the other; `ok` says whether all were there.
@@ -68,12 +60,9 @@ class Fields {
     if (text) into = *std::move(text);
   }
   void take(ShardSet& into) {
-    for (size_t first = 0; first < kShards; first += kWordBits) {
-      uint64_t word = 0;
-      take(word);
-      for (size_t bit = 0; bit < kWordBits; ++bit)
-        if ((word >> bit & 1U) != 0) into.set(first + bit);
-    }
+    const auto shards = read_shards(reader_);
+    ok_ = ok_ && shards.has_value();
+    if (shards) into = *shards;
   }
   [[nodiscard]] bool done() const { return ok_ && reader_.done(); }
 
@@ -92,6 +81,25 @@ bool ascends(std::span<const uint64_t> keys) {
 }
 
 }  // namespace
+
+void write_shards(ByteWriter& writer, const ShardSet& shards) {
+  for (size_t first = 0; first < kShards; first += kWordBits) {
+    uint64_t word = 0;
+    for (size_t bit = 0; bit < kWordBits; ++bit) word |= uint64_t{shards.test(first + bit)} << bit;
+    writer.write(word);
+  }
+}
+
+std::optional<ShardSet> read_shards(ByteReader& reader) {
+  ShardSet shards;
+  for (size_t first = 0; first < kShards; first += kWordBits) {
+    const auto word = reader.read<uint64_t>();
+    if (!word) return std::nullopt;
+    for (size_t bit = 0; bit < kWordBits; ++bit)
+      if ((*word >> bit & 1U) != 0) shards.set(first + bit);
+  }
+  return shards;
+}
 
 std::array<std::byte, kHeaderBytes> encode_header(const Header& header) {
   ByteWriter writer;

@@ -21,6 +21,8 @@
 //   HOLDS ->                            who holds which shards, from the next step on
 //      <- HOLDS                         to all ranks
 //
+// What they say about snapshots is in snapshot_messages.h.
+//
 // Answers carry the number of their request, and come in any order. A table has the number that the
 // worker gave it in OPEN, on this connection.
 #pragma once
@@ -28,6 +30,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,8 +56,18 @@ enum class MessageKind : uint8_t {
   kImport = 11,
   kImported = 12,
   kHolds = 13,
+  // snapshot_messages.h
+  kSave = 40,
+  kSaving = 41,
+  kSaved = 42,
+  kLoad = 43,
+  kLoaded = 44,
+  kAdopt = 45,
+  kAdopted = 46,
+  kLeaving = 47,
+  kRelease = 48,
 };
-inline constexpr uint8_t kLastMessageKind = 13;
+inline constexpr uint8_t kLastMessageKind = 48;
 
 inline constexpr size_t kHeaderBytes = 16;
 /// Of a body. Whoever has more to say says it in several messages.
@@ -181,6 +194,10 @@ struct Holds {
 [[nodiscard]] Bytes encode_lost(uint32_t request, uint32_t server);
 /// The number of the server that LOST tells of.
 [[nodiscard]] Result<uint32_t> decode_lost(BytesView body);
+
+/// 512 bytes.
+void write_shards(ByteWriter& writer, const ShardSet& shards);
+[[nodiscard]] std::optional<ShardSet> read_shards(ByteReader& reader);
 
 [[nodiscard]] Bytes encode_export(const Export& wanted);
 /// INVALID_ARGUMENT unless encode_export() has written it.

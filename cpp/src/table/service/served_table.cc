@@ -156,21 +156,25 @@ Status ServedTable::take_alone(RankPush& push) {
 void ServedTable::finish_step(std::vector<uint64_t> changed) {
   ++steps_;
   stepped_ = true;
-  const Retention& retention = spec().retention;
-  if (retention.idle_steps > 0 || (retention.most_bytes > 0 && retention.spill.empty()))
-    return changes_.forget(steps_);
+  if (rows_go()) return changes_.forget(steps_);
   changes_.add(steps_, std::move(changed));
 }
 
 Status ServedTable::push_rows(std::span<const uint64_t> keys, std::span<const float> gradients) {
   if (guard_ != nullptr) CORRO_TRY(guard_->check(*rows_, keys));
+  if (snapshot_) CORRO_TRY(snapshot_->keep(keys));
   return rows_->push(keys, gradients, steps_ + 1);
+}
+
+bool ServedTable::rows_go() const {
+  const Retention& retention = spec().retention;
+  return retention.idle_steps > 0 || (retention.most_bytes > 0 && retention.spill.empty());
 }
 
 /// Before a step of the version in which this server ceased to hold a shard, a rank may still pull
 /// the shard's rows from here.
 void ServedTable::forget_others(uint64_t version) {
-  if (!forgets_ || version < version_) return;
+  if (!forgets_ || version < version_ || snapshot_) return;
   rows_->forget([this](uint64_t key) { return !held_->test(shard_of(key, shards_)); });
   forgets_ = false;
   changes_.forget(steps_);
@@ -212,10 +216,39 @@ Status ServedTable::unpack(const PackedRows& rows) {
         fmt::format("a row has {} bytes here and {} there", rows_->packed_bytes(), rows.row_bytes));
   if (stepped_ && rows.steps != steps_)
     return refuse(fmt::format("{} steps here and {} there", steps_, rows.steps));
+  if (snapshot_) CORRO_TRY(snapshot_->keep(rows.keys));
   CORRO_TRY(rows_->unpack(rows.keys, rows.rows, rows.steps));
   steps_ = rows.steps;
   changes_.forget(steps_);  // What earlier steps have changed of these rows.
   return {};
+}
+
+// -- snapshots ------------------------------------------------------------------------------------
+
+void ServedTable::begin_snapshot(const ShardSet& shards) {
+  snapshot_.emplace(*rows_, shards, steps_, shards_);
+}
+
+Result<std::optional<Bytes>> ServedTable::next_page(size_t most_bytes) {
+  if (!snapshot_) return std::optional<Bytes>();
+  CORRO_ASSIGN(auto page, snapshot_->next(most_bytes));
+  if (!page) snapshot_.reset();
+  return page;
+}
+
+bool ServedTable::has_to_hand_out() const {
+  return snapshot_ && (rows_go() || snapshot_->is_full());
+}
+
+void ServedTable::adopt(std::unique_ptr<LocalTable> rows, uint64_t steps) {
+  snapshot_.reset();
+  rows_ = std::move(rows);
+  steps_ = steps;
+  stepped_ = true;
+  changes_ = {};
+  changes_.forget(steps_);
+  upcoming_.clear();
+  upcoming_.emplace_back(pushed_.size());
 }
 
 /// Merges the ranks' ascending keys. The gradients of a key that several have are added to those of

@@ -40,6 +40,7 @@
 #include "table/service/changes.h"
 #include "table/service/memory_guard.h"
 #include "table/service/messages.h"
+#include "table/service/row_snapshot.h"
 
 namespace corro::table {
 
@@ -99,6 +100,19 @@ class ServedTable {
   /// Takes rows over. The table goes on from their step, if it has taken none by itself.
   /// INVALID_ARGUMENT or FAILED_PRECONDITION: they do not fit.
   [[nodiscard]] Status unpack(const PackedRows& rows);
+  /// The rows of these shards, as they are now, are handed out from now on while steps are taken:
+  /// nothing else that was asked before is any more.
+  void begin_snapshot(const ShardSet& shards);
+  /// The next page of them; none: that was all. As RowSnapshot.
+  [[nodiscard]] Result<std::optional<Bytes>> next_page(size_t most_bytes);
+  /// Nobody wants what is left of them.
+  void end_snapshot() { snapshot_.reset(); }
+  /// The next step has to wait until next_page() has given all: rows may go by themselves, or there
+  /// are too many copies.
+  [[nodiscard]] bool has_to_hand_out() const;
+  /// Goes on with other rows, after so many steps.
+  void adopt(std::unique_ptr<LocalTable> rows, uint64_t steps);
+
   /// With the first step of this version, or a later one, all ranks know that this server holds
   /// these shards and no others: then rows of others go.
   void hold(uint64_t version, const ShardSet& shards);
@@ -133,6 +147,8 @@ class ServedTable {
   Status take_step();
   Status push_rows(std::span<const uint64_t> keys, std::span<const float> gradients);
   Status take_alone(RankPush& push);
+  /// Rows go by themselves.
+  [[nodiscard]] bool rows_go() const;
   void finish_step(std::vector<uint64_t> changed);
   void forget_others(uint64_t version);
   [[nodiscard]] uint64_t last_version() const;
@@ -146,10 +162,11 @@ class ServedTable {
   std::deque<Step> upcoming_;     ///< The next step, and those of which something has come.
   uint64_t steps_ = 0;
   Changes changes_;
-  bool stepped_ = false;          ///< It has taken a step by itself.
-  uint64_t version_ = 0;          ///< Of the shards below; 0: nobody has told them.
-  std::optional<ShardSet> held_;  ///< Shards of this server.
-  bool forgets_ = false;          ///< With the next step of that version rows of others go.
+  bool stepped_ = false;                 ///< It has taken a step by itself.
+  uint64_t version_ = 0;                 ///< Of the shards below; 0: nobody has told them.
+  std::optional<ShardSet> held_;         ///< Shards of this server.
+  std::optional<RowSnapshot> snapshot_;  ///< Of rows_, until all of it was handed out.
+  bool forgets_ = false;                 ///< With the next step of that version rows of others go.
 };
 
 }  // namespace corro::table

@@ -6,7 +6,10 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +17,7 @@
 #include "base/guarded.h"
 #include "base/own_thread.h"
 #include "io/event.h"
+#include "table/service/disk_snapshots.h"
 #include "table/service/server_link.h"
 #include "table/service/tables.h"
 #include "table/service/worker.h"
@@ -26,6 +30,9 @@ constexpr Duration kPushMargin = std::chrono::seconds(5);
 constexpr Duration kLook = std::chrono::milliseconds(100);
 /// Between two looks for a server that has come.
 constexpr Duration kFindAgain = std::chrono::milliseconds(500);
+constexpr Duration kFindMore = std::chrono::seconds(2);  ///< If none is lost.
+/// A disk takes as long as it takes: a server that is lost ends the wait.
+constexpr Duration kDiskPatience = std::chrono::hours(24 * 365);
 
 class ServedTables final : public Tables, private Links {
  public:
@@ -40,6 +47,14 @@ class ServedTables final : public Tables, private Links {
   Status push(TableNumber table, std::span<const uint64_t> ids,
               std::span<const float> gradients) override;
   Status wait(TableNumber table) override;
+  Status save(TableNumber table, const std::string& folder, size_t keep) override;
+  Result<std::optional<uint64_t>> wait_for_save(TableNumber table) override;
+  Status load(TableNumber table, const std::string& folder, uint64_t step,
+              bool weights_only) override;
+  void adopt_steps(TableNumber table, uint64_t steps) override {
+    const auto turn = turn_.lock();
+    worker_.adopt_steps(table, steps);
+  }
   Status set_lr(TableNumber table, float lr) override {
     const auto turn = turn_.lock();
     return worker_.set_lr(table, lr);
@@ -76,6 +91,10 @@ class ServedTables final : public Tables, private Links {
   void add_link(uint32_t server, const io::SocketAddress& address);
   /// Until the call is over.
   Status finish_call(Duration patience);
+  void wait_for_answers(Duration patience);
+  [[nodiscard]] Status finish_save(TableNumber table);
+  [[nodiscard]] Status lock_folder(TableNumber table, const std::string& folder);
+  void finish_saves();
   void advance_links();
   [[nodiscard]] Watched watched(Time until) const;
   [[nodiscard]] bool has_questions() const;
@@ -84,8 +103,21 @@ class ServedTables final : public Tables, private Links {
   /// Leaves what is under way to the thread.
   Status leave();
   void run();
+  /// Where a table was saved last.
+  struct SavedTable {
+    std::string folder;
+    size_t keep = 0;
+    std::optional<uint64_t> step = {};  ///< The newest snapshot.
+  };
+  /// Rank 0's alone until the process ends.
+  struct LockedFolder {
+    TableNumber table = 0;
+    checkpoint::FolderLock lock;
+  };
 
   const ServedOptions options_;
+  std::map<TableNumber, SavedTable> saved_;
+  std::map<std::string, LockedFolder> folders_;
   std::vector<std::unique_ptr<ServerLink>> links_;  ///< By server; null: nobody has told of it.
   TableWorker worker_;
   Time find_at_{};
@@ -166,6 +198,13 @@ Status ServedTables::wait(TableNumber table) {
 }
 
 Status ServedTables::finish_call(Duration patience) {
+  wait_for_answers(patience);
+  finish_saves();
+  for (const std::string& note : worker_.take_notes()) fmt::print(stderr, "corro: {}\n", note);
+  return worker_.result();
+}
+
+void ServedTables::wait_for_answers(Duration patience) {
   const Time deadline = monotonic_now() + patience;
   for (worker_.proceed(); !worker_.over(); worker_.proceed()) {
     advance_links();
@@ -180,7 +219,69 @@ Status ServedTables::finish_call(Duration patience) {
     const Watched links = watched(std::min(deadline, monotonic_now() + kLook));
     poll_for(links.descriptors, links.until);
   }
-  return worker_.result();
+}
+
+// -- snapshots ------------------------------------------------------------------------------------
+
+Status ServedTables::save(TableNumber table, const std::string& folder, size_t keep) {
+  const auto turn = turn_.lock();
+  if (options_.rank != 0) return {};
+  CORRO_TRY(finish_save(table));
+  CORRO_TRY(lock_folder(table, folder));
+  saved_[table].folder = folder;
+  saved_[table].keep = keep;
+  CORRO_TRY(worker_.start_save(table, folder, draw_attempt()));
+  return finish_call(options_.patience + kPushMargin);
+}
+
+/// What an earlier save of it has left unfinished goes, too.
+Status ServedTables::lock_folder(TableNumber table, const std::string& folder) {
+  const auto known = folders_.find(folder);
+  if (known == folders_.end()) {
+    CORRO_ASSIGN(checkpoint::FolderLock lock, lock_snapshots(folder));
+    folders_.emplace(folder, LockedFolder{table, std::move(lock)});
+    return {};
+  }
+  if (known->second.table == table) return remove_unfinished(folder);
+  return {
+      Code::kInvalidArgument,
+      fmt::format("{}: another table is saved here; give each table a folder of its own", folder)};
+}
+
+Result<std::optional<uint64_t>> ServedTables::wait_for_save(TableNumber table) {
+  const auto turn = turn_.lock();
+  CORRO_TRY(finish_save(table));
+  return saved_[table].step;
+}
+
+Status ServedTables::finish_save(TableNumber table) {
+  worker_.start_wait_for_save(table);
+  return finish_call(kDiskPatience);
+}
+
+/// All parts of a snapshot are there, or some will never be.
+void ServedTables::finish_saves() {
+  while (const auto written = worker_.take_written()) {
+    SavedTable& saved = saved_[written->table];
+    Status status = written->status;
+    if (status.ok())
+      status = commit_snapshot(saved.folder, written->step, written->attempt, written->parts,
+                               saved.keep);
+    if (status.ok()) {
+      saved.step = written->step;
+    } else {
+      fmt::print(stderr, "corro: {}: the snapshot of step {} was not finished: {}\n", saved.folder,
+                 written->step, status.message());
+    }
+  }
+}
+
+Status ServedTables::load(TableNumber table, const std::string& folder, uint64_t step,
+                          bool weights_only) {
+  const auto turn = turn_.lock();
+  CORRO_TRY(finish_save(table));
+  CORRO_TRY(worker_.start_load(table, folder, step, weights_only));
+  return finish_call(kDiskPatience);
 }
 
 // -- links ----------------------------------------------------------------------------------------
@@ -212,7 +313,10 @@ void ServedTables::add(uint32_t server, const std::string& address) {
 Result<std::optional<std::string>> ServedTables::find(uint32_t server) {
   const Time now = monotonic_now();
   if (!options_.find_server || now < find_at_) return std::optional<std::string>();
-  find_at_ = now + kFindAgain;
+  const size_t used = static_cast<size_t>(
+      std::ranges::count_if(std::views::iota(uint32_t{0}, static_cast<uint32_t>(links_.size())),
+                            [this](uint32_t one) { return worker_.uses(one); }));
+  find_at_ = now + (used < options_.servers.size() ? kFindAgain : kFindMore);
   CORRO_ASSIGN(const auto address, options_.find_server(server));
   return address ? std::optional(address->to_string()) : std::nullopt;
 }

@@ -22,19 +22,24 @@ constexpr int kMessagesInARow = 16;
 
 }  // namespace
 
-TableServer::TableServer(const Options& options, io::Fd listener, io::Loop loop)
+TableServer::TableServer(const Options& options, io::Fd listener, io::Loop loop, io::EventFd bell)
     : options_(options),
       listener_(std::move(listener)),
       loop_(std::move(loop)),
+      bell_(std::move(bell)),
+      snapshots_(disk_snapshots([fd = bell_.fd()] { io::EventFd::ring(fd); })),
       service_({.index = static_cast<uint32_t>(options.index),
                 .ranks = static_cast<uint32_t>(options.ranks)},
+               *snapshots_,
                [this](uint64_t client, Bytes message) { send(client, std::move(message)); }) {}
 
 Result<std::unique_ptr<TableServer>> TableServer::create(const Options& options, io::Fd listener) {
   CORRO_ASSIGN(io::Loop loop, io::Loop::create());
+  CORRO_ASSIGN(io::EventFd bell, io::EventFd::create());
   std::unique_ptr<TableServer> server(
-      new TableServer(options, std::move(listener), std::move(loop)));
+      new TableServer(options, std::move(listener), std::move(loop), std::move(bell)));
   TableServer* const self = server.get();
+  CORRO_TRY(self->loop_.watch(self->bell_.fd(), EPOLLIN, [self]() { self->bell_.drain(); }));
   CORRO_TRY(self->loop_.watch(self->listener_.get(), EPOLLIN, [self]() { self->accept_all(); }));
   return server;
 }
@@ -51,17 +56,20 @@ void TableServer::turn(Time until) {
   for (const auto& client : clients_ | std::views::values)
     if (!client.connection->is_known())
       wake = std::min(wake, client.connection->accepted() + kStrangersTime);
-  loop_.turn(wake);
+  loop_.turn(service_.has_work() ? monotonic_now() : wake);
   const Time now = monotonic_now();
   close_strangers(now);
   service_.expire(now);
+  service_.work();
 }
 
 Status TableServer::serve_until(const io::Fd& stop) {
-  bool over = false;
-  CORRO_TRY(loop_.watch(stop.get(), EPOLLIN, [&over]() { over = true; }));
-  while (!over) turn(Time::never());
+  bool is_asked = false;
+  CORRO_TRY(loop_.watch(stop.get(), EPOLLIN, [&is_asked]() { is_asked = true; }));
+  while (!is_asked) turn(Time::never());
   loop_.forget(stop.get());
+  service_.leave();
+  while (!admitted_.empty() && !service_.is_released()) turn(Time::never());
   return {};
 }
 

@@ -6,6 +6,8 @@
 // One thread does it all, so rows need no lock. What is done with what ranks say is the service's
 // matter (service.h).
 //
+// Between messages it hands pages of snapshots to their writers' threads, one each time (snapshot_store.h).
+//
 // A connection that breaks takes nothing along: its rank comes again, opens its tables, and says
 // once more what was not answered. What a stranger sends ends its connection, and nothing else.
 #pragma once
@@ -18,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "io/event.h"
 #include "io/fd.h"
 #include "io/loop.h"
 #include "table/service/server_connection.h"
@@ -43,7 +46,7 @@ class TableServer {
 
   /// Blocks until something happens, or it is `until`, and does what follows.
   void turn(Time until);
-  /// Blocks until `stop` is readable.
+  /// Blocks until `stop` is readable, and then until its rows are elsewhere, or no rank is there.
   [[nodiscard]] Status serve_until(const io::Fd& stop);
 
   /// What a table holds here; zeros if there is none of this name.
@@ -55,7 +58,7 @@ class TableServer {
     std::unique_ptr<ServerConnection> connection;
   };
 
-  TableServer(const Options& options, io::Fd listener, io::Loop loop);
+  TableServer(const Options& options, io::Fd listener, io::Loop loop, io::EventFd bell);
   void accept_all();
   void on_ready(int fd);
   Status advance(Client& client);
@@ -72,6 +75,8 @@ class TableServer {
   std::unordered_map<int, Client> clients_;  ///< By descriptor.
   std::map<uint64_t, int> admitted_;         ///< Descriptors of those that the service knows.
   uint64_t heard_ = 0;                       ///< The client whose message is being answered.
+  io::EventFd bell_;                         ///< Rung by threads that write snapshots.
+  std::unique_ptr<SnapshotStore> snapshots_;
   TableService service_;
 };
 

@@ -42,6 +42,7 @@ Status TableService::hear(uint64_t client, const Header& header, BytesView body,
 Status TableService::answer(uint64_t client, const Header& header, BytesView body, Time now) {
   if (header.kind == MessageKind::kOpen) return open(client, header, body);
   if (header.kind == MessageKind::kLost) return give_up(client, header, body);
+  if (header.kind == MessageKind::kRelease) return release(client, header);
   const auto& tables = clients_.at(client).tables;
   const auto found = tables.find(header.table);
   if (found == tables.end())
@@ -62,6 +63,12 @@ Status TableService::answer_about(Kept& kept, uint64_t client, const Header& hea
       return unpack(*kept.table, client, header, body);
     case MessageKind::kHolds:
       return hold(kept, client, header, body);
+    case MessageKind::kSave:
+      return save(kept, client, header, body);
+    case MessageKind::kLoad:
+      return load(kept, client, header, body);
+    case MessageKind::kAdopt:
+      return adopt(kept, client, header);
     default:
       return {Code::kInternal, "table: a message that servers send"};
   }
@@ -88,6 +95,8 @@ Status TableService::open(uint64_t client, const Header& header, BytesView body)
   for (const uint32_t server : lost_) send_(client, encode_lost(0, server));
   if (kept.version > 0)
     send_(client, encode_message({.kind = MessageKind::kHolds, .table = header.table}, kept.holds));
+  if (is_leaving_) send_(client, encode_message({.kind = MessageKind::kLeaving}, {}));
+  if (kept.saved.attempt != 0 && kept.writer == nullptr) tell_saved(kept);
   return {};
 }
 
@@ -177,6 +186,7 @@ Status TableService::push(Kept& kept, uint64_t client, const Header& header, Byt
 }
 
 void TableService::finish_step(Kept& kept) {
+  while (kept.table->has_to_hand_out()) hand_out(kept);
   const Status status = kept.table->apply();
   const bool alone = kept.table->spec().mode == Mode::kAsync;  // Nobody else's push waits.
   std::vector<Waiting> later;

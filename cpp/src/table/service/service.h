@@ -28,6 +28,7 @@
 #include "base/status.h"
 #include "table/service/messages.h"
 #include "table/service/served_table.h"
+#include "table/service/snapshot_store.h"
 
 namespace corro::table {
 
@@ -35,17 +36,19 @@ namespace corro::table {
 class TableService {
  public:
   struct Options {
-    uint32_t index = 0;       ///< Of this server.
-    uint32_t ranks = 1;       ///< Of the job.
-    size_t shards = kShards;  ///< As of Holders.
+    uint32_t index = 0;                    ///< Of this server.
+    uint32_t ranks = 1;                    ///< Of the job.
+    size_t shards = kShards;               ///< As of Holders.
+    size_t page_bytes = size_t{1} << 20U;  ///< Of a snapshot's rows that are handed out at once.
     /// Of this process's memory.
     MemoryGuard::Limit limit = [] { return io::tightest_memory_limit(); };
   };
   /// `client`: one that was admitted, and not dismissed.
   using Send = std::function<void(uint64_t client, Bytes message)>;
 
-  TableService(const Options& options, Send send)
-      : options_(options), send_(std::move(send)), guard_(options.limit) {}
+  /// `store` is borrowed.
+  TableService(const Options& options, SnapshotStore& store, Send send)
+      : options_(options), store_(store), send_(std::move(send)), guard_(options.limit) {}
 
   /// A rank's connection, by a number that no other one had.
   void admit(uint64_t client, uint32_t rank) { clients_[client].rank = rank; }
@@ -57,6 +60,16 @@ class TableService {
   [[nodiscard]] Time wake() const;
   /// Tells ranks that have waited too long for others.
   void expire(Time now);
+
+  /// A snapshot is being written: work() has something to do, now, or once its writer has made
+  /// progress.
+  [[nodiscard]] bool has_work() const;
+  /// Does a piece of it: hands out a page, or tells rank 0 that a part is written.
+  void work();
+
+  /// The server is to end: tells all ranks. Rank 0 has its rows copied to others, and releases it.
+  void leave();
+  [[nodiscard]] bool is_released() const { return is_released_; }
 
   /// The table of this name, or null.
   [[nodiscard]] const ServedTable* find(const std::string& table) const;
@@ -83,6 +96,12 @@ class TableService {
     std::vector<WaitingPull> pulls = {};
     uint64_t version = 0;
     Bytes holds = {};  ///< The body of HOLDS of this version.
+    /// The part of a snapshot that is being written, or was the last one; attempt 0: none.
+    Saved saved = {};
+    std::unique_ptr<PartWriter> writer = nullptr;  ///< Null: it is not being written.
+    bool all_out = false;                          ///< All of it was handed to the writer.
+    std::unique_ptr<LocalTable> loaded = nullptr;  ///< Until ADOPT.
+    uint64_t loaded_step = 0;
   };
   struct Client {
     uint32_t rank = 0;
@@ -101,17 +120,29 @@ class TableService {
   Status push(Kept& kept, uint64_t client, const Header& header, BytesView body, Time now);
   Status pack(const ServedTable& table, uint64_t client, const Header& header, BytesView body);
   Status unpack(ServedTable& table, uint64_t client, const Header& header, BytesView body);
+  // Snapshots, and leaving (service_snapshots.cc).
+  Status save(Kept& kept, uint64_t client, const Header& header, BytesView body);
+  void hand_out(Kept& kept);
+  void end_part(Kept& kept, const Status& status);
+  void tell_saved(const Kept& kept);
+  Status load(Kept& kept, uint64_t client, const Header& header, BytesView body);
+  Status adopt(Kept& kept, uint64_t client, const Header& header);
+  Status release(uint64_t client, const Header& header);
+
   Status hold(Kept& kept, uint64_t client, const Header& header, BytesView body);
   void finish_step(Kept& kept);
   void reply(uint64_t client, const Header& to, MessageKind kind, BytesView body);
   void reply(const Waiting& to, MessageKind kind, BytesView body);
 
   const Options options_;
+  SnapshotStore& store_;
   const Send send_;
   MemoryGuard guard_;
   std::map<uint64_t, Client> clients_;
   std::map<std::string, Kept> tables_;  ///< By name.
-  std::set<uint32_t> lost_;             ///< Other servers that no rank uses any more.
+  bool is_leaving_ = false;
+  bool is_released_ = false;
+  std::set<uint32_t> lost_;  ///< Other servers that no rank uses any more.
 };
 
 }  // namespace corro::table

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -70,6 +71,26 @@ class Tables {
   /// fewer. One less for each server that is lost, as far as this rank has heard, until its rows
   /// are copied. 1 in a process by itself. Does not block.
   [[nodiscard]] virtual uint32_t copies(TableNumber table) const = 0;
+  /// Begins a snapshot in a folder of the table's own: its rows after the steps that it has taken. Of a
+  /// step there is one snapshot. On servers rank 0 calls it, between two of its pushes; other ranks
+  /// need not, and it does nothing there. Servers write while the table goes on, into the same
+  /// folder, which therefore is on a file system that all share. Waits for the one before, and in
+  /// a process by itself until all is written. `keep`: that many are left, this one among them.
+  /// INVALID_ARGUMENT if the folder is another table's, FAILED_PRECONDITION if another process
+  /// writes there. What goes wrong later is a line on stderr.
+  [[nodiscard]] virtual Status save(TableNumber table, const std::string& folder, size_t keep) = 0;
+  /// Blocks until no snapshot of the table is being written. The step of the newest one that this
+  /// process has saved; none: none, or it is not rank 0.
+  [[nodiscard]] virtual Result<std::optional<uint64_t>> wait_for_save(TableNumber table) = 0;
+  /// Takes rows, the optimizer's state and the number of steps from the snapshot of this step, which
+  /// may be of any number of servers. Rank 0 calls it while no rank uses the table; then all
+  /// others call adopt_steps(). Blocks. If it fails nothing has changed: DATA_LOSS if the snapshot
+  /// is damaged, INVALID_ARGUMENT if it is of another table; the optimizer may be another with
+  /// `weights_only`, and its state begins anew.
+  [[nodiscard]] virtual Status load(TableNumber table, const std::string& folder, uint64_t step,
+                                    bool weights_only) = 0;
+  virtual void adopt_steps(TableNumber table, uint64_t steps) = 0;
+
   /// The learning rate of this rank's next pushes; it has to be the same on all ranks.
   [[nodiscard]] virtual Status set_lr(TableNumber table, float lr) = 0;
   /// Steps that were taken, as far as this rank knows: its pushes that are answered.
@@ -91,7 +112,8 @@ struct ServedOptions {
   Duration lost_after = std::chrono::seconds(10);  ///< A server that cannot be reached for so long.
   /// Of rank 0: the address of a server that was started after the job began, by its number; the
   /// first of them is servers.size(). None: there is none yet. Fails if there never will be one
-  /// of this number. Does not wait; asked twice a second while servers are lost. Null: none comes.
+  /// of this number. Does not wait; asked twice a second while servers are lost, and else every two
+  /// seconds. Null: none comes.
   std::function<Result<std::optional<io::SocketAddress>>(uint32_t server)> find_server = nullptr;
   /// Asked several times a second while a call waits: whether it was interrupted.
   std::function<bool()> interrupted = nullptr;

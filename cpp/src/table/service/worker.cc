@@ -14,6 +14,8 @@ TableWorker::TableWorker(const Options& options, Links& links)
       links_(links),
       lost_(options.servers.size()),
       why_(options.servers.size()),
+      leaving_(options.servers.size()),
+      unneeded_(options.servers.size()),
       addresses_(options.servers) {}
 
 // -- rounds ---------------------------------------------------------------------------------------
@@ -39,11 +41,17 @@ void TableWorker::proceed() {
 void TableWorker::overcome() {
   const bool moving = phase_ == Phase::kExport || phase_ == Phase::kImport;
   if (!failure_.ok() && !moving) return finish(failure_);
-  if (!failure_.ok()) tables_[table_].moves = false;  // It would be refused again.
+  if (!failure_.ok()) {  // It would be refused again.
+    tables_[table_].moves = false;
+    note_uncopied(std::string(failure_.message()));
+  }
   failure_ = {};
   ask_again();
-  if (!moving && phase_ != Phase::kOpen) return;
+  const bool asks_servers = phase_ == Phase::kOpen || phase_ == Phase::kSave ||
+                            phase_ == Phase::kLoad || phase_ == Phase::kAdopt;
+  if (!moving && !asks_servers) return;
   if (moving) phase_ = Phase::kPush;
+  if (phase_ == Phase::kAdopt) phase_ = Phase::kLoad;
   unanswered_ = 0;
   ask();
 }
@@ -60,6 +68,13 @@ void TableWorker::ask() {
       return ask_import();
     case Phase::kPush:
       return begin_push();
+    case Phase::kSave:
+      return ask_save();
+    case Phase::kLoad:
+      return ask_load();
+    case Phase::kAdopt:
+      return ask_adopt();
+    case Phase::kWaitForSave:
     case Phase::kPull:
     case Phase::kSettle:
     case Phase::kWait:
@@ -80,24 +95,42 @@ bool TableWorker::next_round() {
     case Phase::kPush:
     case Phase::kWait:
       return next_after_pushes();
+    case Phase::kWaitForSave:
+      if (is_writing(table_)) return false;
+      finish({});
+      return true;
     case Phase::kOpen:
     case Phase::kExport:
     case Phase::kImport:
+    case Phase::kSave:
+    case Phase::kLoad:
+    case Phase::kAdopt:
       return unanswered_ == 0 && next_after_answers();
   }
   return false;
 }
 
 bool TableWorker::next_after_answers() {
-  if (phase_ == Phase::kOpen) {
-    finish_open();
-    return true;
-  }
-  if (phase_ == Phase::kExport) {
-    phase_ = Phase::kImport;
-  } else {
-    phase_ = wanted_.from == 0 ? Phase::kPush : Phase::kExport;
-    if (phase_ == Phase::kPush) finish_move();
+  switch (phase_) {
+    case Phase::kOpen:
+      finish_open();
+      return true;
+    case Phase::kSave:
+      finish({});
+      return true;
+    case Phase::kAdopt:
+      adopt_steps(table_, load_.step);
+      finish({});
+      return true;
+    case Phase::kLoad:
+      phase_ = Phase::kAdopt;
+      break;
+    case Phase::kExport:
+      phase_ = Phase::kImport;
+      break;
+    default:  // kImport
+      phase_ = wanted_.from == 0 ? Phase::kPush : Phase::kExport;
+      if (phase_ == Phase::kPush) finish_move();
   }
   ask();
   return true;
@@ -111,7 +144,11 @@ bool TableWorker::next_after_pushes() {
     finish(opened.broken);
     return true;
   }
-  phase_ = choose_move() ? Phase::kExport : Phase::kPush;
+  if (saves_) {
+    phase_ = Phase::kSave;
+  } else {
+    phase_ = choose_move() ? Phase::kExport : Phase::kPush;
+  }
   ask();
   return true;
 }
@@ -120,6 +157,7 @@ void TableWorker::finish(const Status& status) {
   const bool is_waiting = unanswered_ > 0 || (phase_ == Phase::kPull && pulled_->arriving());
   if (phase_ == Phase::kPush && !status.ok() && tables_[table_].broken.ok())
     fail(tables_[table_], status);
+  if (phase_ == Phase::kSave && !status.ok()) tables_[table_].saving.reset();
   if (phase_ == Phase::kOpen && !status.ok()) tables_.pop_back();
   phase_ = Phase::kIdle;
   result_ = status;
@@ -244,6 +282,7 @@ Status TableWorker::start_push(TableNumber table, std::span<const uint64_t> ids,
            .lr = opened.spec().optimizer.lr};
   table_ = table;
   Phase phase = Phase::kPush;
+  saves_ = false;
   if (choose_move()) phase = opened.pushes.empty() ? Phase::kExport : Phase::kSettle;
   begin(table, phase, fmt::format("push {}", push_.step));
   return {};
@@ -254,6 +293,7 @@ void TableWorker::begin_push() {
   pushes.push_back(std::move(push_));
   say_push(table_, pushes.back());
   refresh_next(table_);
+  if (options_.rank == 0) release_servers();
 }
 
 Status TableWorker::start_wait(TableNumber table) {
@@ -282,6 +322,9 @@ void TableWorker::hear(uint32_t server, const Header& header, BytesView body) {
   }
   if (header.kind == MessageKind::kHolds)
     if (const auto holds = decode_holds(body); holds.ok()) hear_holds(header.table, *holds);
+  if (header.kind == MessageKind::kSaved)
+    if (const auto saved = decode_saved(body); saved.ok()) hear_saved(server, header.table, *saved);
+  if (header.kind == MessageKind::kLeaving) hear_leaving(server);
 }
 
 void TableWorker::lose(uint32_t server, const std::string& why) {
@@ -290,6 +333,8 @@ void TableWorker::lose(uint32_t server, const std::string& why) {
   lost_[server] = true;
   why_[server] = why;
   for (Opened& opened : tables_) opened.settled = false;
+  give_up_parts(server);
+  note_uncopied("tables with admit_after or budget are not copied");
   again_ = true;
   for (uint32_t other = 0; other < lost_.size(); ++other)
     if (!lost_[other]) links_.questions(other).tell_lost(server);
@@ -299,6 +344,8 @@ void TableWorker::grow(size_t servers) {
   if (servers <= lost_.size()) return;
   lost_.resize(servers, true);
   why_.resize(servers);
+  leaving_.resize(servers);
+  unneeded_.resize(servers);
   addresses_.resize(servers);
 }
 

@@ -13,6 +13,9 @@
 //   push   rank 0 alone, if rows have to be copied: the pushes before are answered; EXPORT, IMPORT,
 //          and so on while there are more; then HOLDS and PUSH together (ranks but 0: PUSH)
 //   wait   nothing: until all pushes are answered
+//   save   rank 0: the pushes before are answered; SAVE. The snapshot is written while other calls
+//          go on; servers say SAVED
+//   load   rank 0: LOAD, and once all servers have their rows ADOPT
 //
 // Two things are under way between calls, too (under_way.h): pushes, up to the table's staleness of
 // them, and rows that were asked for ahead. Whoever has a TableWorker calls proceed() whenever
@@ -33,6 +36,13 @@
 // and a server takes a step of one version from all ranks only (served_table.h): no rank can be
 // through with step k+1 without having said it to all holders of the version. Who holds a shard no
 // more keeps its rows until then, for ranks that have not heard of it and pull.
+//
+// A server that is asked to leave says LEAVING. It owns nothing any more: its rows are copied as
+// those of a lost one, with itself as a source. Once all owners have what they own, the next version
+// is without it; and after a push of that version, for which all ranks have to know it, RELEASE.
+//
+// A snapshot is of the rows after the step that the table has taken when rank 0 saves it: none can
+// be taken before rank 0 pushes again. While it is written no rows are copied.
 #pragma once
 
 #include <cstdint>
@@ -40,13 +50,16 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "table/service/questions.h"
+#include "table/service/snapshot_messages.h"
 #include "table/service/split.h"
 #include "table/service/tables.h"
 #include "table/service/under_way.h"
@@ -93,6 +106,30 @@ class TableWorker {
   /// As Tables::prefetch(). Does not begin a call.
   [[nodiscard]] Status prefetch(TableNumber table, std::span<const uint64_t> ids, size_t most);
   [[nodiscard]] Status start_wait(TableNumber table);
+  /// On rank 0; other ranks have nothing to do. Begins a snapshot after the pushes of this rank. None
+  /// is being written. `attempt`: a number that no other attempt has, its low 16 bits 0.
+  [[nodiscard]] Status start_save(TableNumber table, const std::string& folder, uint64_t attempt);
+  /// Is over once no snapshot of the table is being written.
+  void start_wait_for_save(TableNumber table);
+  /// On rank 0, while no other rank uses the table, nor has a push under way: servers take their rows
+  /// from a snapshot, and the table's steps are its. Nothing has changed if it fails. The others say
+  /// adopt_steps().
+  [[nodiscard]] Status start_load(TableNumber table, const std::string& folder, uint64_t step,
+                                  bool weights_only);
+  void adopt_steps(TableNumber table, uint64_t steps);
+  /// A snapshot whose parts are all written, or that cannot be finished.
+  struct Written {
+    TableNumber table = 0;
+    uint64_t step = 0;
+    uint64_t attempt = 0;
+    uint32_t parts = 0;
+    Status status;
+  };
+  /// The next one that nobody has taken.
+  [[nodiscard]] std::optional<Written> take_written();
+  /// What people should know, a line each, since the last call.
+  [[nodiscard]] std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
+
   /// Does what follows from answers and news.
   void proceed();
   [[nodiscard]] bool over() const { return phase_ == Phase::kIdle; }
@@ -123,7 +160,26 @@ class TableWorker {
   }
 
  private:
-  enum class Phase : uint8_t { kIdle, kOpen, kPull, kSettle, kExport, kImport, kPush, kWait };
+  enum class Phase : uint8_t {
+    kIdle,
+    kOpen,
+    kPull,
+    kSettle,
+    kExport,
+    kImport,
+    kPush,
+    kWait,
+    kSave,
+    kWaitForSave,
+    kLoad,
+    kAdopt
+  };
+  /// A snapshot that is being written, or was.
+  struct Saving {
+    Written written;
+    std::set<uint32_t> writers;  ///< Servers that have not said SAVED.
+    [[nodiscard]] bool over() const { return writers.empty() || !written.status.ok(); }
+  };
   struct Opened {
     Open asked;
     Holders holders;
@@ -135,6 +191,8 @@ class TableWorker {
     bool settled = true;                                 ///< All owners hold what they own.
     size_t shards_at_once = 16;                          ///< In a move.
     std::map<uint32_t, uint64_t> told = {};  ///< By server: the version that it has heard of.
+    uint64_t known = 0;                      ///< A push of this version was answered: all know it.
+    std::optional<Saving> saving = {};
     [[nodiscard]] const TableSpec& spec() const { return asked.spec; }
     /// Pushes of this rank so far.
     [[nodiscard]] uint64_t pushed() const { return steps + pushes.size(); }
@@ -181,7 +239,20 @@ class TableWorker {
   [[nodiscard]] Bytes holds_body(const Opened& opened) const;
   void hear_holds(TableNumber table, const Holds& holds);
 
+  // Snapshots (worker_snapshots.cc).
+  void ask_save();
+  void hear_saved(uint32_t server, TableNumber table, const Saved& saved);
+  void give_up_parts(uint32_t server);
+  void ask_load();
+  void ask_adopt();
+  [[nodiscard]] bool is_writing(TableNumber table) const;
+
   // Servers.
+  void hear_leaving(uint32_t server);
+  void find_unneeded();
+  void release_servers();
+  void note_uncopied(const std::string& why);
+  [[nodiscard]] Holders::Absent absent() const { return {lost_, leaving_}; }
   void add(uint32_t server, const std::string& address);
   void grow(size_t servers);
 
@@ -189,12 +260,15 @@ class TableWorker {
   Links& links_;
   std::vector<bool> lost_;              ///< By server: it is not used, or not yet.
   std::vector<std::string> why_;        ///< By server: why it is lost for ever.
+  std::vector<bool> leaving_;           ///< By server: it is asked to end.
+  std::vector<bool> unneeded_;          ///< By server: it leaves, and no table needs it.
   std::vector<std::string> addresses_;  ///< By server; of those that were added.
   std::vector<Opened> tables_;          ///< By number.
 
   // The call that is under way, or the last one.
   Phase phase_ = Phase::kIdle;
   TableNumber table_ = 0;
+  bool saves_ = false;  ///< What kSettle is for: a save, or a copy before a push.
   std::string what_;
   std::shared_ptr<Fetch> pulled_;       ///< Of a pull; shared with `prefetched` at its beginning.
   bool was_prefetched_ = false;         ///< It was asked for before the pull.
@@ -202,6 +276,9 @@ class TableWorker {
   std::map<uint32_t, uint64_t> taken_;  ///< By server: steps, as it answered OPEN.
   Move move_;
   Export wanted_;
+  std::string folder_;    ///< Of snapshots.
+  uint64_t attempt_ = 0;  ///< The next one.
+  Load load_;
   Bytes packed_;
   size_t move_bytes_ = 0;
   size_t unanswered_ = 0;
@@ -209,6 +286,7 @@ class TableWorker {
   Status failure_;      ///< The first one that a server answered.
   Status stopped_;
   Status result_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace corro::table

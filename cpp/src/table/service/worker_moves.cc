@@ -11,12 +11,15 @@ namespace corro::table {
 /// Before a push: what is to be copied.
 bool TableWorker::choose_move() {
   Opened& opened = tables_[table_];
-  if (options_.rank != 0 || !opened.moves) return false;
+  if (options_.rank != 0) return false;
   look_for_server();
-  if (opened.settled) return false;
-  const auto move = opened.holders.next_move(lost_, opened.shards_at_once);
+  if (!opened.moves || opened.settled || opened.saving) return false;
+  const auto move = opened.holders.next_move(absent(), opened.shards_at_once);
   opened.settled = !move.has_value();
-  if (!move) return false;
+  if (!move) {
+    if (auto next = opened.holders.without_leaving(absent())) opened.holders = *std::move(next);
+    return false;
+  }
   move_ = *move;
   wanted_ = {
       .shards = move->shards, .from = 0, .most_bytes = static_cast<uint32_t>(options_.move_bytes)};
@@ -24,10 +27,8 @@ bool TableWorker::choose_move() {
   return true;
 }
 
-/// For each server that was lost another one may have been started.
+/// For a server that was lost another one may have been started, and others if somebody asks for it.
 void TableWorker::look_for_server() {
-  const auto used = static_cast<size_t>(std::ranges::count(lost_, false));
-  if (used >= options_.servers.size()) return;
   const auto next = static_cast<uint32_t>(lost_.size());
   const auto address = links_.find(next);
   if (!address.ok()) lose(next, std::string(address.status().message()));
@@ -64,7 +65,7 @@ void TableWorker::ask_import() {
 /// The rows are copied. With this push all ranks hear of it.
 void TableWorker::finish_move() {
   Opened& opened = tables_[table_];
-  opened.holders = opened.holders.after(move_, lost_);
+  opened.holders = opened.holders.after(move_, absent());
   if (move_bytes_ > options_.move_bytes) {
     opened.shards_at_once = std::max<size_t>(1, opened.shards_at_once / 2);
   } else if (move_bytes_ < options_.move_bytes / 2) {

@@ -1,6 +1,7 @@
 // Ranks and table servers in one thread, whose messages a random order delivers: connections break
-// at any message, servers are lost and others come, rows are copied, and asked for ahead. Whatever
-// happens, all ranks read what their table's mode allows (history_checker.h).
+// at any message, servers are lost, are asked to leave, and others come, rows are copied, and asked
+// for ahead, and snapshots are written meanwhile. Whatever happens, all ranks read what their table's
+// mode allows (history_checker.h), and whoever reads a snapshot has the rows of its step.
 #include "table/service/worker.h"
 
 #include <gtest/gtest.h>
@@ -63,17 +64,72 @@ Bytes arrived_body(const Bytes& message) {
   return {message.begin() + static_cast<ptrdiff_t>(kHeaderBytes), message.end()};
 }
 
+/// Parts of snapshots, by attempt and part. What was given up stays, and is no part.
+class MemoryStore final : public SnapshotStore {
+ public:
+  struct Part {
+    PartHead head;
+    std::vector<Bytes> pages = {};
+    bool whole = false;
+  };
+
+  std::unique_ptr<PartWriter> begin(const Save& save, const PartHead& head) override {
+    auto& part = parts_[{save.attempt, save.part}];
+    part = std::make_shared<Part>(Part{.head = head});
+    return std::make_unique<Writer>(part);
+  }
+  Result<std::unique_ptr<LocalTable>> load(const std::string&, const LoadOptions&) override {
+    return Status(Code::kNotFound, "nobody asks");
+  }
+  /// The rows of a snapshot whose parts are all there.
+  [[nodiscard]] std::vector<float> rows_of(const TableSpec& spec,
+                                           const TableWorker::Written& written) const {
+    RowLoader loader =
+        RowLoader::create({.spec = spec, .step = written.step, .shards = ShardSet().set()})
+            .value();
+    for (uint32_t number = 0; number < written.parts; ++number) {
+      const Part& part = *parts_.at({written.attempt, number});
+      EXPECT_TRUE(part.whole);
+      EXPECT_TRUE(loader.take_head(part.head).ok());
+      for (const Bytes& page : part.pages)
+        EXPECT_TRUE(loader.take_page(decode_packed(page).value()).ok());
+    }
+    std::vector<uint64_t> keys(kKeys);
+    for (uint64_t key = 0; key < kKeys; ++key) keys[key] = key;
+    std::vector<float> values(kKeys);
+    EXPECT_TRUE(loader.take()->pull(keys, values).ok());
+    return values;
+  }
+
+ private:
+  class Writer final : public PartWriter {
+   public:
+    explicit Writer(std::shared_ptr<Part> part) : part_(std::move(part)) {}
+    [[nodiscard]] bool has_room() const override { return true; }
+    void write(Bytes page) override { part_->pages.push_back(std::move(page)); }
+    void finish() override { part_->whole = true; }
+    [[nodiscard]] std::optional<Status> result() const override {
+      return part_->whole ? std::optional(Status()) : std::nullopt;
+    }
+
+   private:
+    const std::shared_ptr<Part> part_;
+  };
+  std::map<std::pair<uint64_t, uint32_t>, std::shared_ptr<Part>> parts_;
+};
+
 /// A server, and what is under way on its connections, by their numbers.
 class Server {
  public:
-  Server(uint32_t index, uint32_t ranks)
-      : service({.index = index, .ranks = ranks, .shards = kTestShards},
+  Server(uint32_t index, uint32_t ranks, MemoryStore& store)
+      : service({.index = index, .ranks = ranks, .shards = kTestShards, .page_bytes = 1}, store,
                 [this](uint64_t client, Bytes message) {
                   to_rank[client].push_back(std::move(message));
                 }) {}
 
   /// Takes a message of any connection, whose rank may have left it.
   void turn(std::minstd_rand& random) {
+    if (random() % 3 == 0) service.work();
     std::vector<uint64_t> speaking;
     for (const auto& [connection, messages] : to_server)
       if (!messages.empty()) speaking.push_back(connection);
@@ -118,7 +174,7 @@ class Rank final : public Links {
   /// This rank alone cannot reach it.
   void leave(uint32_t server) { worker_.lose(server, "out of reach"); }
   /// The user's next call, or what follows from answers.
-  void go_on();
+  void go_on(std::minstd_rand& random);
   [[nodiscard]] bool done() const;
   [[nodiscard]] bool opened() const { return opened_; }
   [[nodiscard]] const TableWorker& worker() const { return worker_; }
@@ -131,7 +187,8 @@ class Rank final : public Links {
   };
   void send(Line& line, Server& server) const;
   void read(uint32_t number, Line& line, Server& server);
-  void start_call();
+  void start_call(std::minstd_rand& random);
+  void start_save();
   void start_push();
   void ask_ahead();
   void check_call() const;
@@ -141,7 +198,8 @@ class Rank final : public Links {
   std::vector<Line> lines_;  ///< By server.
   TableWorker worker_;
   bool opened_ = false;
-  bool pulls_ = false;  ///< The call that is under way, or was the last one.
+  bool pulls_ = false;  ///< The call that is under way, or was the last one but for saves.
+  bool saves_ = false;  ///< The call that is under way, or was the last one.
   bool begun_ = false;
   bool waited_ = false;
   uint64_t pushed_ = 0;
@@ -195,21 +253,31 @@ class World {
   [[nodiscard]] std::minstd_rand& random() { return random_; }
   [[nodiscard]] const Chances& chances() const { return chances_; }
   [[nodiscard]] size_t losses() const { return losses_; }
+  [[nodiscard]] size_t leaves() const { return leaves_; }
+  [[nodiscard]] size_t saves() const { return saves_; }
+  /// Rank 0 has heard that all parts are there.
+  void check_snapshot(const TableWorker::Written& written) {
+    ++saves_;
+    EXPECT_EQ(store_.rows_of(spec(), written), checker_->after(written.step))
+        << "the snapshot of step " << written.step;
+  }
   [[nodiscard]] uint64_t moves() const { return ranks_[0]->worker().holders(0).version(); }
 
  private:
   void start_server(uint32_t ranks) {
-    servers_.push_back(std::make_unique<Server>(static_cast<uint32_t>(servers_.size()), ranks));
+    servers_.push_back(
+        std::make_unique<Server>(static_cast<uint32_t>(servers_.size()), ranks, store_));
   }
 
   void turn() {
+    end_released();
     Rank& rank = *ranks_[random_() % ranks_.size()];
     const auto server = static_cast<uint32_t>(random_() % rank.lines());
     const bool troubled = turns_ < kTroubledTurns;  // Else some seeds cut whatever is said.
     if (troubled && random_() % chances_.trouble_once_in == 0) return make_trouble(rank, server);
     const auto event = random_() % 4;
     if (event == 0) {
-      rank.go_on();
+      rank.go_on(random_);
     } else if (event < 3) {
       rank.turn(server, random_);
     } else if (Server* const one = servers_[random_() % servers_.size()].get()) {
@@ -218,7 +286,9 @@ class World {
   }
 
   void make_trouble(Rank& rank, uint32_t server) {
-    switch (random_() % 4) {
+    switch (random_() % 5) {
+      case 4:
+        return ask_to_leave();
       case 0:
         if (servers_.size() < 8) start_server(static_cast<uint32_t>(ranks_.size()));
         return;
@@ -229,14 +299,22 @@ class World {
     }
   }
 
-  /// For all, or at first for one rank alone. Never the last one that has some rows.
-  void lose_server(Rank& rank) {
-    const auto victim = static_cast<uint32_t>(random_() % servers_.size());
+  /// Rows that nobody would have if this server were not there, and none that is to leave.
+  [[nodiscard]] bool is_needed(size_t server) const {
     std::vector<bool> lost(servers_.size());
     for (size_t i = 0; i < servers_.size(); ++i)
-      lost[i] = servers_[i] == nullptr || i == victim || left_.contains(i);
-    for (const auto& one : ranks_)
-      if (!one->opened() || one->worker().holders(0).lost_shard(lost)) return;
+      lost[i] = servers_[i] == nullptr || i == server || left_.contains(i) || leaving_.contains(i);
+    return std::ranges::any_of(ranks_, [&](const auto& one) {
+      return !one->opened() || one->worker().holders(0).lost_shard(lost);
+    });
+  }
+
+  /// For all, or at first for one rank alone. Never the last one that has some rows; with one copy
+  /// that might be one to which they have just been moved.
+  void lose_server(Rank& rank) {
+    if (chances_.replicas == 0) return;
+    const auto victim = static_cast<uint32_t>(random_() % servers_.size());
+    if (is_needed(victim)) return;
     if (victim < rank.lines() && rank.worker().uses(victim) && random_() % 4 == 0) {
       left_.insert(victim);
       rank.leave(victim);
@@ -246,18 +324,41 @@ class World {
     ++losses_;
   }
 
+  /// Also one that alone has some rows: then nobody is lost until they are copied. Not while rank 0
+  /// takes another one for there that is not: that one might be the only one to stay.
+  void ask_to_leave() {
+    const size_t server = random_() % servers_.size();
+    if (servers_[server] == nullptr) return;
+    for (size_t other = 0; other < ranks_[0]->lines(); ++other)
+      if (!servers_[other] && ranks_[0]->worker().uses(static_cast<uint32_t>(other))) return;
+    leaving_.insert(server);
+    servers_[server]->service.leave();
+  }
+  /// Those that nobody needs end.
+  void end_released() {
+    for (auto& server : servers_) {
+      if (!server || !server->service.is_released()) continue;
+      server.reset();
+      ++leaves_;
+    }
+  }
+
   void check_servers();
 
   const Chances chances_;
   std::minstd_rand random_;
+  MemoryStore store_;
   std::vector<std::unique_ptr<Server>> servers_;  ///< Null: lost.
   std::set<size_t> left_;                         ///< Servers that run, and ranks leave.
+  std::set<size_t> leaving_;                      ///< That are asked to leave, and may have left.
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::vector<Batch>> pushes_;  ///< By step and rank.
   std::optional<HistoryChecker> checker_;
   uint64_t connections_ = 0;
   size_t turns_ = 0;
   size_t losses_ = 0;
+  size_t leaves_ = 0;
+  size_t saves_ = 0;
 };
 
 Rank::Rank(World& world, uint32_t rank, uint32_t ranks, size_t servers)
@@ -322,17 +423,21 @@ void Rank::cut(uint32_t number, std::minstd_rand& random) {
   line.connection = 0;
 }
 
-void Rank::go_on() {
+void Rank::go_on(std::minstd_rand& random) {
   worker_.proceed();
+  if (const auto written = worker_.take_written(); written && written->status.ok())
+    world_.check_snapshot(*written);
   if (!worker_.over() || done()) return;
   if (begun_) check_call();
-  start_call();
+  start_call(random);
 }
 
 bool Rank::done() const { return waited_ && worker_.over(); }
 
-void Rank::start_call() {
+void Rank::start_call(std::minstd_rand& random) {
   begun_ = true;
+  saves_ = rank_ == 0 && opened_ && world_.spec().mode != Mode::kAsync && random() % 4 == 0;
+  if (saves_) return start_save();
   if (!opened_) {
     opened_ = true;
     EXPECT_TRUE(worker_.start_open(world_.spec(), world_.chances().replicas).ok());
@@ -349,6 +454,13 @@ void Rank::start_call() {
   if (world_.random()() % 4 == 0) ask_ahead();
   if (!asked_ahead_) answered_ = worker_.steps(0);
   EXPECT_TRUE(worker_.start_pull(0, ids_).ok());
+}
+
+void Rank::start_save() {
+  worker_.start_wait_for_save(0);
+  worker_.proceed();
+  if (!worker_.over()) return;
+  EXPECT_TRUE(worker_.start_save(0, "somewhere", world_.next_connection() << 16U).ok());
 }
 
 void Rank::start_push() {
@@ -372,7 +484,7 @@ void Rank::ask_ahead() {
 void Rank::check_call() const {
   ASSERT_TRUE(worker_.result().ok()) << worker_.result().message();
   EXPECT_GE(worker_.steps(0) + world_.chances().staleness, pushed_);
-  if (!pulls_) return;
+  if (!pulls_ || saves_) return;
   std::vector<float> rows(ids_.size());
   worker_.copy_rows(rows);
   EXPECT_EQ(
@@ -398,19 +510,23 @@ void World::check_servers() {
 /// Losses and moves of many seeds.
 struct Seen {
   size_t losses = 0;
+  size_t leaves = 0;
+  size_t saves = 0;
   uint64_t moves = 0;
 };
 Seen run_seeds(uint32_t seeds, Chances chances) {
   Seen seen;
   for (uint32_t seed = 0; seed < seeds && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(seed);
-    chances.replicas = 1 + seed % 2;
-    chances.evict_after = seed % 3 == 0 ? 4 : 0;
+    chances.replicas = seed % 3;
+    chances.evict_after = seed % 5 == 0 ? 4 : 0;
     chances.trouble_once_in = 20 + seed % 100;
     if (chances.mode != Mode::kSync) chances.staleness = 1 + seed % 3;
     World world(seed, chances);
     world.run();
     seen.losses += world.losses();
+    seen.leaves += world.leaves();
+    seen.saves += world.saves();
     seen.moves += world.moves();
   }
   return seen;
@@ -420,6 +536,8 @@ TEST(TableWorker, NoPushIsLostOrCountedTwiceWhateverHappens) {
   const uint32_t seeds = kSanitized ? 500 : 10'000;
   const Seen seen = run_seeds(seeds, {});
   EXPECT_GT(seen.losses, seeds / 2);
+  EXPECT_GT(seen.leaves, seeds / 10);
+  EXPECT_GT(seen.saves, seeds / 10);
   EXPECT_GT(seen.moves, seeds);
 }
 
@@ -427,6 +545,8 @@ TEST(TableWorker, InBoundedModeRowsAreAsNewAsTheStalenessSays) {
   const uint32_t seeds = kSanitized ? 500 : 5'000;
   const Seen seen = run_seeds(seeds, {.mode = Mode::kBounded});
   EXPECT_GT(seen.losses, seeds / 2);
+  EXPECT_GT(seen.leaves, seeds / 20);
+  EXPECT_GT(seen.saves, seeds / 10);
   EXPECT_GT(seen.moves, seeds / 2);
 }
 

@@ -131,6 +131,7 @@ void TableWorker::refresh_next(TableNumber table) {
 void TableWorker::say_push(TableNumber table, PushUnderWay& push) {
   push.unanswered = 0;
   const Holders& holders = tables_[table].holders;
+  push.version = holders.version();
   const std::vector<ServerKeys> mine = for_push(push.keys, holders, lost_);
   for (const auto& [server, shards] : holders.servers()) {
     if (lost_[server]) continue;
@@ -146,7 +147,7 @@ void TableWorker::say_gradients(TableNumber table, uint32_t server, PushUnderWay
   const size_t most = rows_at_once(opened.spec().dim);
   const auto patience = std::chrono::ceil<std::chrono::milliseconds>(options_.patience).count();
   PushHead head{.step = push.step,
-                .version = opened.holders.version(),
+                .version = push.version,
                 .first = 0,
                 .rows = mine.keys.size(),
                 .patience_ms = static_cast<uint32_t>(std::min<int64_t>(patience, UINT32_MAX)),
@@ -175,9 +176,11 @@ void TableWorker::hear_pushed(TableNumber table, uint64_t step, const Status& st
   if (!status.ok()) return fail(opened, status);
   --found->unanswered;
   while (!opened.pushes.empty() && opened.pushes.front().unanswered == 0) {
+    opened.known = std::max(opened.known, opened.pushes.front().version);
     opened.pushes.pop_front();
     ++opened.steps;
   }
+  if (options_.rank == 0) find_unneeded();
 }
 
 /// What the servers have of its pushes is not known any more.

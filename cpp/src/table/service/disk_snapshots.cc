@@ -1,0 +1,264 @@
+// The thread of a part's writer takes pages from a queue of a few, computes checksums by blocks, and
+// writes. Who packs rows waits for no disk, unless the queue is full and rows have to be out.
+#include "table/service/disk_snapshots.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include "base/own_thread.h"
+#include "checkpoint/crc32c.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/reader.h"
+#include "io/fd.h"
+#include "io/random.h"
+#include "table/service/row_snapshot.h"
+#include "table/service/snapshot_store.h"
+
+namespace corro::table {
+namespace {
+
+constexpr size_t kMostQueued = 4;
+constexpr size_t kPageBytes = size_t{1} << 20U;
+
+std::string part_file(uint32_t part) { return fmt::format("part-{}.rows", part); }
+
+/// A new file, written in order, with a checksum for each of a manifest's blocks.
+class PartFile {
+ public:
+  [[nodiscard]] static Result<PartFile> create(std::string path) {
+    io::Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!file.valid()) return status_from_errno(path, errno);
+    return PartFile(std::move(path), std::move(file));
+  }
+
+  [[nodiscard]] Status append(BytesView bytes) {
+    while (!bytes.empty()) {
+      const size_t count = std::min<size_t>(bytes.size(), checkpoint::kBlockBytes - block_.size());
+      block_.insert(block_.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(count));
+      bytes = bytes.subspan(count);
+      if (block_.size() == checkpoint::kBlockBytes) CORRO_TRY(write_block());
+    }
+    return {};
+  }
+
+  /// Its rest, and all of it durable. Returns what the manifest says of it.
+  [[nodiscard]] Result<checkpoint::FileEntry> finish(std::string name) {
+    if (!block_.empty()) CORRO_TRY(write_block());
+    if (fsync(file_.get()) != 0) return status_from_errno(path_, errno);
+    return checkpoint::FileEntry{std::move(name), bytes_, std::move(checksums_)};
+  }
+
+ private:
+  PartFile(std::string path, io::Fd file) : path_(std::move(path)), file_(std::move(file)) {
+    block_.reserve(checkpoint::kBlockBytes);
+  }
+
+  Status write_block() {
+    checksums_.push_back(checkpoint::crc32c(block_));
+    for (BytesView rest = block_; !rest.empty();) {
+      const ssize_t count = ::write(file_.get(), rest.data(), rest.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return status_from_errno(path_, count == 0 ? ENOSPC : errno);
+      rest = rest.subspan(static_cast<size_t>(count));
+    }
+    bytes_ += block_.size();
+    block_.clear();
+    return {};
+  }
+
+  std::string path_;
+  io::Fd file_;
+  Bytes block_;
+  uint64_t bytes_ = 0;
+  std::vector<uint32_t> checksums_;
+};
+
+class DiskPart final : public PartWriter {
+ public:
+  DiskPart(Save save, const PartHead& head, std::function<void()> on_progress)
+      : save_(std::move(save)),
+        on_progress_(std::move(on_progress)),
+        head_(encode_part_head(head)) {
+    thread_ = start_own_thread("corro-snapshot", [this] { run(stop_.get_token()); });
+  }
+  DiskPart(const DiskPart&) = delete;
+  DiskPart& operator=(const DiskPart&) = delete;
+  ~DiskPart() override {
+    stop_.request_stop();
+    thread_.join();
+  }
+
+  [[nodiscard]] bool has_room() const override {
+    const std::scoped_lock lock(mutex_);
+    return queue_.size() < kMostQueued || result_;
+  }
+  void write(Bytes page) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return queue_.size() < kMostQueued || result_; });
+    queue_.push_back(std::move(page));
+    changed_.notify_all();
+  }
+  void finish() override {
+    const std::scoped_lock lock(mutex_);
+    is_complete_ = true;
+    changed_.notify_all();
+  }
+  [[nodiscard]] std::optional<Status> result() const override {
+    const std::scoped_lock lock(mutex_);
+    return result_;
+  }
+  /// Blocks until there is a result.
+  [[nodiscard]] Status wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return result_.has_value(); });
+    return *result_;
+  }
+
+ private:
+  void run(const std::stop_token& stop) {
+    const Status status = write_all(stop);
+    {
+      const std::scoped_lock lock(mutex_);
+      result_ = status;
+      changed_.notify_all();
+    }
+    on_progress_();
+  }
+
+  Status write_all(const std::stop_token& stop) {
+    checkpoint::RealDisk disk;
+    const std::string folder =
+        fmt::format("{}/{}", save_.folder, checkpoint::partial_name(save_.step, save_.attempt));
+    CORRO_TRY(disk.make_folder(folder));
+    const std::string name = part_file(save_.part);
+    CORRO_ASSIGN(PartFile file, PartFile::create(fmt::format("{}/{}", folder, name)));
+    CORRO_TRY(file.append(head_));
+    CORRO_TRY(write_pages(file, stop));
+    CORRO_TRY(file.append(frame_of({})));
+    CORRO_ASSIGN(checkpoint::FileEntry entry, file.finish(name));
+    const checkpoint::Manifest part{
+        .step = save_.step, .world = save_.parts, .files = {std::move(entry)}};
+    CORRO_ASSIGN(const std::string text, checkpoint::manifest_to_text(part));
+    return disk.write_file(fmt::format("{}/{}", folder, checkpoint::part_name(save_.part)),
+                           std::as_bytes(std::span(text)));
+  }
+
+  Status write_pages(PartFile& file, const std::stop_token& stop) {
+    while (auto page = next_page(stop)) {
+      CORRO_TRY(file.append(frame_of(*page)));
+      CORRO_TRY(file.append(*page));
+      on_progress_();
+    }
+    return stop.stop_requested() ? Status(Code::kCancelled, "given up") : Status();
+  }
+
+  std::optional<Bytes> next_page(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, stop, [this] { return !queue_.empty() || is_complete_; });
+    if (stop.stop_requested() || queue_.empty()) return std::nullopt;
+    Bytes page = std::move(queue_.front());
+    queue_.pop_front();
+    changed_.notify_all();
+    return page;
+  }
+
+  const Save save_;
+  const std::function<void()> on_progress_;
+  const Bytes head_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Bytes> queue_;  ///< With the mutex, as what follows.
+  bool is_complete_ = false;
+  std::optional<Status> result_;
+  std::stop_source stop_;
+  std::thread thread_;
+};
+
+class DiskSnapshots final : public SnapshotStore {
+ public:
+  explicit DiskSnapshots(std::function<void()> on_progress)
+      : on_progress_(std::move(on_progress)) {}
+
+  std::unique_ptr<PartWriter> begin(const Save& save, const PartHead& head) override {
+    return std::make_unique<DiskPart>(save, head, on_progress_);
+  }
+
+  Result<std::unique_ptr<LocalTable>> load(const std::string& folder,
+                                           const LoadOptions& options) override {
+    CORRO_ASSIGN(const auto opened, checkpoint::Opened::open(folder, options.step));
+    CORRO_ASSIGN(RowLoader loader, RowLoader::create(options));
+    for (size_t file = 0; file < opened.manifest().files.size(); ++file) {
+      PartReader reader(loader);
+      const std::string path =
+          fmt::format("{}/{}/{}", folder, checkpoint::folder_name(options.step),
+                      opened.manifest().files[file].name);
+      const auto take = [&](BytesView bytes) { return reader.take(bytes); };
+      CORRO_TRY(opened.read_file(file, take));
+      CORRO_TRY(reader.finish().with_context(path));
+    }
+    return loader.take();
+  }
+
+ private:
+  const std::function<void()> on_progress_;
+};
+
+}  // namespace
+
+std::unique_ptr<SnapshotStore> disk_snapshots(std::function<void()> on_progress) {
+  return std::make_unique<DiskSnapshots>(std::move(on_progress));
+}
+
+Status commit_snapshot(const std::string& folder, uint64_t step, uint64_t attempt, uint32_t parts,
+                       size_t keep) {
+  checkpoint::RealDisk disk;
+  CORRO_TRY(checkpoint::commit(disk, folder, step, attempt, parts));
+  return checkpoint::remove_old(disk, folder, step, keep);
+}
+
+Result<checkpoint::FolderLock> lock_snapshots(const std::string& folder) {
+  checkpoint::RealDisk disk;
+  CORRO_TRY(disk.make_folder(folder));
+  CORRO_ASSIGN(checkpoint::FolderLock lock, checkpoint::FolderLock::take(folder));
+  CORRO_TRY(remove_unfinished(folder));
+  return lock;
+}
+
+Status remove_unfinished(const std::string& folder) {
+  checkpoint::RealDisk disk;
+  return checkpoint::remove_partial(disk, folder);
+}
+
+uint64_t draw_attempt() {
+  std::array<std::byte, 6> raw{};
+  io::fill_random(raw);
+  uint64_t number = 0;
+  std::memcpy(&number, raw.data(), raw.size());
+  return number << 16U;
+}
+
+Status save_local(const std::string& folder, const LocalTable& rows, uint64_t step, size_t keep) {
+  CORRO_ASSIGN(const checkpoint::FolderLock lock, lock_snapshots(folder));
+  Save save{.attempt = draw_attempt(), .step = step, .shards = ShardSet().set(), .folder = folder};
+  RowSnapshot snapshot(rows, save.shards, step);
+  DiskPart part(save, {rows.spec(), step}, [] {});
+  while (auto page = snapshot.next(kPageBytes)) part.write(*std::move(page));
+  part.finish();
+  CORRO_TRY(part.wait());
+  return commit_snapshot(folder, step, save.attempt, save.parts, keep);
+}
+
+}  // namespace corro::table

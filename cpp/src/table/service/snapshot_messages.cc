@@ -1,0 +1,86 @@
+#include "table/service/snapshot_messages.h"
+
+#include <fmt/format.h>
+
+#include "table/service/messages.h"
+#include "wire/server_number.h"
+
+namespace corro::table {
+namespace {
+
+Status malformed_snapshot(std::string_view what) {
+  return {Code::kInvalidArgument, fmt::format("table: a malformed {}", what)};
+}
+
+/// Reads a shard set and a folder, which end a message.
+bool read_place(ByteReader& reader, ShardSet& shards, std::string& folder) {
+  const auto held = read_shards(reader);
+  auto path = reader.read_string(kMaxFolderBytes);
+  if (!held || !path || path->empty() || !reader.done()) return false;
+  shards = *held;
+  folder = *std::move(path);
+  return true;
+}
+
+}  // namespace
+
+Bytes encode_save(const Save& save) {
+  ByteWriter writer;
+  writer.write(save.attempt);
+  writer.write(save.step);
+  writer.write(save.part);
+  writer.write(save.parts);
+  write_shards(writer, save.shards);
+  writer.write_string(save.folder);
+  return writer.take();
+}
+
+Result<Save> decode_save(BytesView body) {
+  ByteReader reader(body);
+  Save save;
+  save.attempt = reader.read<uint64_t>().value_or(0);
+  save.step = reader.read<uint64_t>().value_or(0);
+  save.part = reader.read<uint32_t>().value_or(0);
+  save.parts = reader.read<uint32_t>().value_or(0);
+  if (!read_place(reader, save.shards, save.folder) || save.part >= save.parts ||
+      save.parts > static_cast<uint32_t>(wire::kMostServers))
+    return malformed_snapshot("SAVE");
+  return save;
+}
+
+Bytes encode_saved(const Saved& saved) {
+  ByteWriter writer;
+  writer.write(saved.attempt);
+  if (!saved.status.ok()) writer.write_bytes(encode_error(saved.status));
+  return writer.take();
+}
+
+Result<Saved> decode_saved(BytesView body) {
+  ByteReader reader(body);
+  const auto attempt = reader.read<uint64_t>();
+  if (!attempt) return malformed_snapshot("SAVED");
+  if (reader.done()) return Saved{*attempt, {}};
+  return Saved{*attempt, decode_error(body.subspan(sizeof(uint64_t)))};
+}
+
+Bytes encode_load(const Load& load) {
+  ByteWriter writer;
+  writer.write(load.step);
+  writer.write(uint64_t{load.weights_only});
+  write_shards(writer, load.shards);
+  writer.write_string(load.folder);
+  return writer.take();
+}
+
+Result<Load> decode_load(BytesView body) {
+  ByteReader reader(body);
+  Load load;
+  load.step = reader.read<uint64_t>().value_or(0);
+  const uint64_t weights_only = reader.read<uint64_t>().value_or(2);
+  if (!read_place(reader, load.shards, load.folder) || weights_only > 1)
+    return malformed_snapshot("LOAD");
+  load.weights_only = weights_only == 1;
+  return load;
+}
+
+}  // namespace corro::table

@@ -1,0 +1,55 @@
+// SnapshotStore: where servers write parts of snapshots, and read them. It stands apart so that the service
+// is tested without a disk.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "table/service/snapshot_messages.h"
+#include "table/service/snapshot_part.h"
+
+namespace corro::table {
+
+/// A part that is being written. Destroyed before its end it is given up.
+class PartWriter {
+ public:
+  PartWriter() = default;
+  PartWriter(const PartWriter&) = delete;
+  PartWriter& operator=(const PartWriter&) = delete;
+  virtual ~PartWriter() = default;
+
+  /// write() would not block.
+  [[nodiscard]] virtual bool has_room() const = 0;
+  /// Takes a page (row_snapshot.h).
+  virtual void write(Bytes page) = 0;
+  /// There are no more pages. Does not block.
+  virtual void finish() = 0;
+  /// Once the part is on the disk, or could not be written; none until then.
+  [[nodiscard]] virtual std::optional<Status> result() const = 0;
+};
+
+class SnapshotStore {
+ public:
+  SnapshotStore() = default;
+  SnapshotStore(const SnapshotStore&) = delete;
+  SnapshotStore& operator=(const SnapshotStore&) = delete;
+  virtual ~SnapshotStore() = default;
+
+  /// Does not block; failures are the writer's result.
+  [[nodiscard]] virtual std::unique_ptr<PartWriter> begin(const Save& save,
+                                                          const PartHead& head) = 0;
+  /// The rows that `options` wants, of a snapshot in this folder. DATA_LOSS if it is damaged;
+  /// INVALID_ARGUMENT if it is of another table. Blocks.
+  [[nodiscard]] virtual Result<std::unique_ptr<LocalTable>> load(const std::string& folder,
+                                                                 const LoadOptions& options) = 0;
+};
+
+/// On this machine's file systems. `on_progress` is called by a thread of a writer when it has room
+/// again, or a result.
+[[nodiscard]] std::unique_ptr<SnapshotStore> disk_snapshots(std::function<void()> on_progress);
+
+}  // namespace corro::table
