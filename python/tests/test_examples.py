@@ -267,6 +267,19 @@ def test_a_deepfm_predicts_as_one_process_does(launch: Launch, ranks: int, serve
 
 
 @needs_ratings
+def test_a_deepfm_survives_the_loss_of_a_server_and_uses_one_that_comes(launch: Launch) -> None:
+    script = (str(HERE / "disturbed.py"), str(EXAMPLES / "ctr_deepfm.py"), "--epochs", "1")
+    job = launch(*script, options=("--servers", "2")).check()
+    found = re.search(
+        r"ctr: auc=(0\.\d{4}) alone=(0\.\d{4}) workers=2 servers=2$", job.output, re.M
+    )
+    assert found, job.output
+    assert float(found[1]) == pytest.approx(float(found[2]), abs=0.001)
+    assert "corro: server 0 was lost: killed by SIGKILL\n" in job.output
+    assert re.search(r"corro: server [23] is started\n", job.output)
+
+
+@needs_ratings
 def test_two_towers_find_films_that_are_not_only_popular(launch: Launch) -> None:
     script = (str(EXAMPLES / "two_tower.py"), "--epochs", "4")
     job = launch(*script, options=("--servers", "2")).check()
