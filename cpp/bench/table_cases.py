@@ -18,6 +18,7 @@ REMOTE = (
     Case("remote push, uniform", "push", "uniform", 3.0, {"ps-lite": 1.0}),
 )
 SLOWEST = Case("remote pull of 1024 rows", "times", "small", 500.0, {"redis": 1.0})
+COLD = Case("rows on disk, uniform", "pull", "", ratios={"disk": 0.75})
 MEMORY = Case("memory beyond the row", "load", "", 18.0, {"flat_hash_map": 1.0, "redis": 1.0})
 
 

@@ -57,6 +57,7 @@ class Unit:
 
 RATE = Unit("M rows/CPU s")
 BYTES = Unit("bytes/row", more_is_better=False)
+READS = Unit("reads/s")
 LATENCY = Unit("us, p99", more_is_better=False)
 
 

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ import table_streams as streams
 from jobs import BENCH, OUT, PROGRAMS, PYTHON, ROOT, Effort, Family, corro_run, note, run, skipped
 from processes import started
 from rows import Row
-from table_cases import MEMORY, SETTINGS, SLOWEST, Setting
+from table_cases import COLD, MEMORY, SETTINGS, SLOWEST, Setting
 from table_figures import BUSY, BYTES, CORRO, RATE, Case, Taken, unmeasured
 from table_streams import BATCH, SMALL_BATCH
 
@@ -75,6 +76,7 @@ def measure_tables(effort: Effort) -> list[Row]:
             note(f"table: streams of {size.rows // setting.share} rows")
             write_streams(folder, setting, size)
             rows += Bench(folder, setting, size, packages, problem).measure()
+        rows += rows_on_disk(folder, size)
     rows += measure_steps(effort)
     busiest = max(float(str(row.columns["others"] or 0)) for row in rows)
     if busiest > BUSY:
@@ -197,6 +199,20 @@ class Bench:
 
     def _rows(self) -> int:
         return self._size.rows // self._setting.share
+
+
+def rows_on_disk(folder: Path, size: Size) -> list[Row]:
+    """Pulls of rows on disk, beside as many random reads of the same disk, by turns."""
+    note(f"table: {COLD.name}")
+    count, reads = size.rows // 4, size.rows // 50
+    command = [str(PROGRAMS / "table_tiers"), str(folder / "rows"), str(count), str(reads)]
+    rounds = run([*command, str(size.rounds)])
+    found = {CORRO: [one["cold"] for one in rounds], "disk": [one["disk"] for one in rounds]}
+    more = {
+        CORRO: {"note": f"{median(one['cold_cpu_us'] for one in rounds):.1f} us CPU a read"},
+        "disk": {"note": f"{median(one['disk_cpu_us'] for one in rounds):.1f} us CPU a read"},
+    }
+    return figures.judged(COLD, figures.READS, found, more)
 
 
 def write_streams(folder: Path, setting: Setting, size: Size) -> None:

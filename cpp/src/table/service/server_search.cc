@@ -10,7 +10,7 @@ namespace {
 
 constexpr Duration kConnectTime = std::chrono::milliseconds(100);
 /// The agent answers at once what it knows; else the next look finds the answer.
-constexpr Duration kLook = std::chrono::milliseconds(2);
+constexpr Duration kBriefly = std::chrono::milliseconds(2);
 
 }  // namespace
 
@@ -23,7 +23,7 @@ Result<std::optional<io::SocketAddress>> ServerSearch::find(uint32_t server) {
     connection_ = std::move(made).value();
   }
   const std::string key = wire::server_key(connection_->job(), static_cast<int32_t>(server));
-  const auto found = connection_->get(key, monotonic_now() + kLook);
+  const auto found = connection_->get(key, monotonic_now() + kBriefly);
   if (found.status().code() == Code::kNotFound) return found.status();
   if (!found.ok()) {
     if (found.status().code() != Code::kDeadlineExceeded) connection_.reset();

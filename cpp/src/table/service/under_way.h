@@ -19,7 +19,7 @@ struct PushUnderWay {
   std::vector<uint64_t> keys;  ///< Ascending.
   std::vector<float> sums;     ///< [keys, dim]
   float lr = 0;
-  uint64_t version = 0;  ///< Of the holders that it was said to last.
+  uint64_t version = 0;   ///< Of the holders that it was said to last.
   size_t unanswered = 0;  ///< Messages.
 };
 

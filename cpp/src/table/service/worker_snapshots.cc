@@ -128,8 +128,8 @@ void TableWorker::hear_leaving(uint32_t server) {
   if (leaving_[server]) return;
   leaving_[server] = true;
   for (Opened& opened : tables_) opened.settled = false;
-  note_uncopied(
-      fmt::format("server {} stays: tables with admit_after, budget or mode async are not copied", server));
+  note_uncopied(fmt::format(
+      "server {} stays: tables with admit_after, budget or mode async are not copied", server));
 }
 
 /// All ranks know that no table has rows there.

@@ -85,8 +85,7 @@ class MemoryStore final : public SnapshotStore {
   [[nodiscard]] std::vector<float> rows_of(const TableSpec& spec,
                                            const TableWorker::Written& written) const {
     RowLoader loader =
-        RowLoader::create({.spec = spec, .step = written.step, .shards = ShardSet().set()})
-            .value();
+        RowLoader::create({.spec = spec, .step = written.step, .shards = ShardSet().set()}).value();
     for (uint32_t number = 0; number < written.parts; ++number) {
       const Part& part = *parts_.at({written.attempt, number});
       EXPECT_TRUE(part.whole);
