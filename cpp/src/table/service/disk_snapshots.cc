@@ -255,7 +255,11 @@ Status save_local(const std::string& folder, const LocalTable& rows, uint64_t st
   Save save{.attempt = draw_attempt(), .step = step, .shards = ShardSet().set(), .folder = folder};
   RowSnapshot snapshot(rows, save.shards, step);
   DiskPart part(save, {rows.spec(), step}, [] {});
-  while (auto page = snapshot.next(kPageBytes)) part.write(*std::move(page));
+  while (true) {
+    CORRO_ASSIGN(auto page, snapshot.next(kPageBytes));
+    if (!page) break;
+    part.write(*std::move(page));
+  }
   part.finish();
   CORRO_TRY(part.wait());
   return commit_snapshot(folder, step, save.attempt, save.parts, keep);

@@ -59,7 +59,7 @@ TEST_F(DiskSnapshots, TwoAreLeft) {
   EXPECT_EQ(read->stats().rows, 20'000U);
   std::vector<float> row(32);
   const std::vector<uint64_t> key = {977};
-  read->pull(key, row);
+  EXPECT_TRUE(read->pull(key, row).ok());
   EXPECT_FLOAT_EQ(row[5], -0.03F);
 }
 

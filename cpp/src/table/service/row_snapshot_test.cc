@@ -23,7 +23,9 @@ void push_drawn(LocalTable& table, std::minstd_rand& random, uint64_t step,
     if (random() % 8 == 0) keys.push_back(key);
   std::vector<float> gradients(keys.size() * 3);
   for (float& gradient : gradients) gradient = static_cast<float>(random() % 100) - 50;
-  if (snapshot != nullptr) snapshot->keep(keys);
+  if (snapshot != nullptr) {
+    EXPECT_TRUE(snapshot->keep(keys).ok());
+  }
   EXPECT_TRUE(table.push(keys, gradients, step).ok());
 }
 
@@ -31,7 +33,7 @@ Packed all_rows(const LocalTable& table) {
   Packed rows;
   for (const uint64_t key : table.keys_with_rows([](uint64_t) { return true; })) {
     rows[key].resize(table.packed_bytes());
-    table.pack(key, rows[key]);
+    EXPECT_TRUE(table.pack(std::span(&key, 1), rows[key]).ok());
   }
   return rows;
 }
@@ -55,14 +57,37 @@ TEST(RowSnapshot, GivesTheRowsOfItsStepWhateverIsPushedMeanwhile) {
     RowSnapshot snapshot(*table, ShardSet().set(), step);
     Packed got;
     const uint64_t first = step;
-    for (auto page = snapshot.next(1); page; page = snapshot.next(1 + random() % 2000)) {
+    for (auto page = snapshot.next(1).value(); page;
+         page = snapshot.next(1 + random() % 2000).value()) {
       add_page(got, *page, first);
       if (random() % 2 == 0) push_drawn(*table, random, ++step, &snapshot);
     }
     EXPECT_EQ(got, expected) << "seed " << seed;
     EXPECT_EQ(snapshot.rows(), expected.size());
-    EXPECT_FALSE(snapshot.next(1));
+    EXPECT_FALSE(snapshot.next(1).value());
   }
+}
+
+TEST(RowSnapshot, GivesRowsThatLieOnDisk) {
+  TableSpec spec = spec_of_snapshot();
+  const auto warm = LocalTable::create(spec).value();
+  spec.retention = {.most_bytes = 1U << 20U, .spill = testing::TempDir()};
+  const auto spilled = LocalTable::create(spec).value();
+  std::vector<uint64_t> keys(30'000);
+  for (uint64_t key = 0; key < keys.size(); ++key) keys[key] = key;
+  std::vector<float> gradients(keys.size() * 3, 1);
+  for (LocalTable* const table : {warm.get(), spilled.get()}) {
+    const Status status = table->push(keys, gradients, 1);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  ASSERT_GT(spilled->stats().disk_bytes, 0U);
+  const Packed expected = all_rows(*warm);
+  RowSnapshot snapshot(*spilled, ShardSet().set(), 1);
+  ASSERT_TRUE(snapshot.keep(std::span(keys).first(100)).ok());
+  ASSERT_TRUE(spilled->push(std::span(keys).first(100), std::span(gradients).first(300), 2).ok());
+  Packed got;
+  while (const auto page = snapshot.next(100'000).value()) add_page(got, *page, 1);
+  EXPECT_EQ(got, expected);
 }
 
 TEST(RowSnapshot, GivesTheRowsOfItsShardsAlone) {
@@ -74,7 +99,7 @@ TEST(RowSnapshot, GivesTheRowsOfItsShardsAlone) {
   Packed got;
   for (const ShardSet& half : halves) {
     RowSnapshot snapshot(*table, half, 1);
-    while (const auto page = snapshot.next(200)) {
+    while (const auto page = snapshot.next(200).value()) {
       add_page(got, *page, 1);
       for (const uint64_t key : decode_packed(*page)->keys) EXPECT_TRUE(half.test(shard_of(key)));
     }

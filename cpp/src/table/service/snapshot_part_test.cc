@@ -37,7 +37,7 @@ Bytes file_of(const LocalTable& table) {
     file.insert(file.end(), bytes.begin(), bytes.end());
   };
   RowSnapshot snapshot(table, ShardSet().set(), 3);
-  while (const auto page = snapshot.next(300)) add(*page);
+  while (const auto page = snapshot.next(300).value()) add(*page);
   add({});
   return file;
 }
@@ -56,7 +56,7 @@ std::vector<float> rows_in(const LocalTable& table) {
   std::vector<uint64_t> keys(110);
   for (uint64_t key = 0; key < keys.size(); ++key) keys[key] = key;
   std::vector<float> values(keys.size() * 2);
-  table.pull(keys, values);
+  EXPECT_TRUE(table.pull(keys, values).ok());
   return values;
 }
 

@@ -8,16 +8,19 @@ namespace corro::table {
 
 // -- rank 0 ---------------------------------------------------------------------------------------
 
-/// Before a push: what is to be copied.
+/// Before a push: what is to be copied; or the pushes under way are to be answered before servers
+/// that leave are left.
 bool TableWorker::choose_move() {
   Opened& opened = tables_[table_];
   if (options_.rank != 0) return false;
   look_for_server();
   if (!opened.moves || opened.settled || opened.saving) return false;
   const auto move = opened.holders.next_move(absent(), opened.shards_at_once);
-  opened.settled = !move.has_value();
   if (!move) {
-    if (auto next = opened.holders.without_leaving(absent())) opened.holders = *std::move(next);
+    auto next = opened.holders.without_leaving(absent());
+    if (next && !opened.pushes.empty()) return true;
+    if (next) opened.holders = *std::move(next);
+    opened.settled = true;
     return false;
   }
   move_ = *move;
