@@ -82,6 +82,10 @@ test-mxnet: setup .venv-mxnet/.corro $(STAMPS)/packages-data ## Test horovod.mxn
 test-trainers: setup .venv-trainers/.corro ## Test Lightning, Accelerate and Hugging Face's Trainer: no other command does
 	@$(VENV)/python -m pytest -q -rs -p no:cacheprovider python/tests/test_trainers.py
 
+.PHONY: test-writers
+test-writers: setup .venv-writers/.corro ## Test what corro.log() writes for TensorBoard, MLflow and W&B: no other command does
+	@$(VENV)/python -m pytest -q -rs -p no:cacheprovider python/tests/test_log_writers.py
+
 .PHONY: test-kube
 test-kube: setup $(STAMPS)/packages-kube build/kfp/.ready ## Test on a real Kubernetes control plane (built once: 8 minutes) [ARGS=...]
 	@tests/kube/run.sh $(ARGS)
@@ -169,7 +173,7 @@ overrides = $$(test ! -e $(1) || echo --override $(1))
 
 .PHONY: lock
 lock: .venv/.ready ## Pin python/requirements/*.txt again from *.in
-	@for name in dev torch22 torch28 tensorflow tensorflow212 jax mxnet trainers $(MPIS) mpi4jax torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
+	@for name in dev torch22 torch28 tensorflow tensorflow212 jax mxnet trainers writers $(MPIS) mpi4jax torchft kfp; do $(UV) pip compile --quiet --no-annotate --python-version 3.11 \
 	  --custom-compile-command 'make lock' $(call overrides,python/requirements/$$name.override.txt) \
 	  python/requirements/$$name.in --output-file python/requirements/$$name.txt; done
 
