@@ -7,6 +7,7 @@ from typing import Any
 from harness import QuietFor, wait_until
 from jobs import PATIENCE, UID_LABEL, Job, Space, corro_manifest
 from operator_process import OperatorProcess
+from prometheus_rules import problems
 
 Object = dict[str, Any]
 
@@ -352,6 +353,7 @@ def test_pages_tell_how_the_operator_is(space: Space, operator: OperatorProcess)
     assert metrics["corro_operator_leads"] == 1
     assert metrics["corro_operator_job_start_seconds_count"] == 2
     assert metrics['corro_operator_api_calls_total{verb="create",result="done"}'] >= 14
+    assert problems(operator.page("/metrics")[1]) == []
 
 
 def test_an_idle_operator_calls_nobody(space: Space, operator: OperatorProcess) -> None:
