@@ -144,6 +144,7 @@ format: setup $(STAMPS)/packages-clang ## Format C++, CMake and Python sources
 
 .PHONY: docs
 docs: setup ## Build the documentation (build/docs) and run the code in it
+	@PICTURES=docs/pictures $(VENV)/python -m pytest -q -rs -p no:cacheprovider python/tests/launcher/test_pictures.py
 	@$(VENV)/python -m sphinx -q -W --keep-going -b html docs build/docs
 	@$(VENV)/python tools/run_docs.py
 
