@@ -83,8 +83,9 @@ test-trainers: setup .venv-trainers/.corro ## Test Lightning, Accelerate and Hug
 	@$(VENV)/python -m pytest -q -rs -p no:cacheprovider python/tests/test_trainers.py
 
 .PHONY: test-writers
-test-writers: setup .venv-writers/.corro ## Test with TensorBoard, MLflow, W&B and OpenTelemetry: no other command does
-	@$(VENV)/python -m pytest -q -rs -p no:cacheprovider python/tests/test_log_writers.py python/tests/test_otlp.py
+test-writers: setup .venv-writers/.corro build/kfp/.corro ## Test with TensorBoard, MLflow, W&B, OpenTelemetry and Kubeflow Pipelines
+	@$(VENV)/python -m pytest -q -rs -p no:cacheprovider \
+	  python/tests/test_log_writers.py python/tests/test_otlp.py python/tests/test_kubeflow.py
 
 .PHONY: test-kube
 test-kube: setup $(STAMPS)/packages-kube build/kfp/.ready ## Test on a real Kubernetes control plane (built once: 8 minutes) [ARGS=...]

@@ -67,6 +67,7 @@ READS = {
     "python/tests/test_trainers.py": ("python/requirements/trainers.txt",),
     "python/tests/test_log_writers.py": ("python/requirements/writers.txt",),
     "python/tests/test_otlp.py": ("python/requirements/writers.txt",),
+    "python/tests/test_kubeflow.py": ("python/requirements/kfp.txt",),
 }
 # How ctest may tell whether a test passed; here its exit status alone does.
 JUDGED_BY_CTEST = {"WILL_FAIL", "PASS_REGULAR_EXPRESSION", "FAIL_REGULAR_EXPRESSION"}

@@ -29,15 +29,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from corro.errors import CorroError, InvalidArgumentError, NotFoundError
+from corro._history import Event, History, read
+from corro.errors import CorroError
 
-_FILE = "history.jsonl"
-_VERSION = 1
 _INTERNAL = 1  # SpanKind
 _ERROR = 2  # StatusCode
 _ENDS = ("stopped", "failure")
-
-Event = dict[str, Any]
 
 
 @dataclass(kw_only=True)
@@ -53,18 +50,6 @@ class Span:
     events: list[Event] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _History:
-    """What a history file has, as far as spans are made of it."""
-
-    job: str
-    command: str
-    begin: float
-    end: float
-    events: list[Event]
-    last: Event  # The last picture.
-
-
 def export(path: str | Path) -> str:
     """Returns the line of JSON of a job's history; blocks while it reads.
 
@@ -75,67 +60,14 @@ def export(path: str | Path) -> str:
         NotFoundError: there is no such file.
         InvalidArgumentError: it is no history, or of another version.
     """
-    history = _read(Path(path))
+    history = read(Path(path))
     return json.dumps(_traces(history, _spans_of(history))) + "\n"
-
-
-# -- reading --------------------------------------------------------------------------------------
-
-
-def _read(path: Path) -> _History:
-    file = path / _FILE if path.is_dir() else path
-    try:
-        text = file.read_text(errors="replace")
-    except OSError as error:
-        raise NotFoundError(
-            f"{file}: {error.strerror}; give the folder of a job's logs, such as"
-            " corro-runs/20260101-120000-train"
-        ) from None
-    lines = list(_lines(text))
-    version = lines[0].get("corro_history") if lines else None
-    if version != _VERSION:
-        what = "no history of a job" if version is None else f"of version {version}"
-        raise InvalidArgumentError(f"{file}: it is {what}; this corro reads version {_VERSION}")
-    events = [event for line in lines if (event := _event_of(line)) is not None]
-    pictures = [line for line in lines if "state" in line]
-    times = [
-        line["time"] for line in (*lines, *events) if isinstance(line.get("time"), float | int)
-    ]
-    return _History(
-        job=str(lines[0].get("job")),
-        command=str(lines[0].get("command")),
-        begin=lines[0]["time"],
-        end=max(times),
-        events=events,
-        last=pictures[-1] if pictures else {},
-    )
-
-
-def _lines(text: str) -> Iterator[Any]:
-    """Yields objects up to a line that is cut off or damaged."""
-    for line in text.splitlines():
-        try:
-            found = json.loads(line)
-        except ValueError:
-            return
-        if not isinstance(found, dict):
-            return
-        yield found
-
-
-def _event_of(line: Event) -> Event | None:
-    """Returns the event of a line with all fields that are read here; None if there is none."""
-    told = line.get("event")
-    if not isinstance(told, dict) or not isinstance(told.get("time"), float | int):
-        return None
-    names = ("time", "kind", "epoch", "place", "host", "step", "cause")
-    return {name: told.get(name) for name in names}
 
 
 # -- spans ----------------------------------------------------------------------------------------
 
 
-def _spans_of(history: _History) -> list[Span]:
+def _spans_of(history: History) -> list[Span]:
     """Returns the job's span, and behind it all others."""
     state = history.last.get("state", "running")
     job = Span(name="job", begin=history.begin, end=history.end)
@@ -182,7 +114,7 @@ def _end(span: Span, event: Event) -> None:
     span.error = event["cause"] or lost
 
 
-def _epochs(history: _History, job: Span) -> Iterator[Span]:
+def _epochs(history: History, job: Span) -> Iterator[Span]:
     """Yields spans of equal members: each ends where the next one is prepared."""
     epoch = Span(name="epoch 0", begin=history.begin, parent=job, attributes={"corro.epoch": 0})
     yield epoch
@@ -216,7 +148,7 @@ def _checkpoints(events: Iterable[Event], epochs: list[Span]) -> Iterator[Span]:
         last.attributes["corro.ranks"] += 1
 
 
-def _outages(history: _History, job: Span) -> Iterator[Span]:
+def _outages(history: History, job: Span) -> Iterator[Span]:
     """Yields spans in which no step is done, as the page's lost time."""
     yield Span(name="opening", begin=history.begin, end=_end_of_opening(history), parent=job)
     going: dict[str, Span] = {}
@@ -236,7 +168,7 @@ def _outages(history: _History, job: Span) -> Iterator[Span]:
             yield going[begun]
 
 
-def _end_of_opening(history: _History) -> float:
+def _end_of_opening(history: History) -> float:
     """Returns when all ranks that were started at the beginning were in the job."""
     out: set[int] = set()
     for event in history.events:
@@ -254,7 +186,7 @@ def _end_of_opening(history: _History) -> float:
 # -- OTLP's JSON ----------------------------------------------------------------------------------
 
 
-def _traces(history: _History, spans: list[Span]) -> dict[str, Any]:
+def _traces(history: History, spans: list[Span]) -> dict[str, Any]:
     trace = _id(f"{history.job} {history.begin!r}", 16)
     ids = {id(span): _id(f"{trace} {number}", 8) for number, span in enumerate(spans)}
     resource = {"service.name": "corro", "corro.job": history.job}
