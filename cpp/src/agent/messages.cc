@@ -54,6 +54,8 @@ void fields(Is<obs::OpSnapshot> auto& o, auto& a) {
   a(o.op.root), a(o.op.count), a(o.name), a(o.plan_lane), a(o.phase), a(o.waiting_for), a(o.code);
   a(o.queued_ns), a(o.started_ns), a(o.done_ns);
 }
+void fields(Is<obs::TracedOp> auto& o, auto& a) { a(o.op), a(o.step); }
+void fields(Is<obs::ProcessTrace> auto& o, auto& a) { a(o.step), a(o.operations); }
 void fields(Is<obs::ProcessSnapshot> auto& o, auto& a) {
   a(o.rank), a(o.size), a(o.pid), a(o.step), a(o.operations), a(o.recent);
 }
@@ -129,6 +131,8 @@ void fields(Is<Measured> auto& o, auto& a) { a(o.host), a(o.speed); }
 void fields(Is<Call> auto& o, auto& a) { a(o.bytes); }
 void fields(Is<Stacks> auto&, auto&) {}
 void fields(Is<Stack> auto& o, auto& a) { a(o.text), a(o.missing); }
+void fields(Is<Trace> auto& o, auto& a) { a(o.steps); }
+void fields(Is<Traced> auto& o, auto& a) { a(o.process), a(o.clock); }
 void fields(Is<Member> auto& o, auto& a) { a(o.rank), a(o.uuid), a(o.incarnation), a(o.host); }
 void fields(Is<Members> auto& o, auto& a) { a(o.hosts), a(o.members), a(o.last); }
 void fields(Is<Release> auto&, auto&) {}

@@ -29,6 +29,8 @@
 //                                          are not asked
 //   STACKS ->                              what are the ranks' Python stacks?
 //      <- STACK                            of each that runs, as soon as it has answered
+//   TRACE ->                               which operations do the ranks remember?
+//      <- TRACED                           of each that runs
 //   GROW ->                                starts an agent on another host, as a branch of this one
 //      <- CUT                              a branch has ended; what it said before was passed on
 //   FORWARD                                both ways: a message for a branch, or of one
@@ -88,13 +90,14 @@
 #include "base/variables.h"
 #include "diagnosis/verdict.h"
 #include "io/output.h"
+#include "obs/flight_trace.h"
 #include "wire/bootstrap.h"
 #include "wire/digest.h"
 #include "wire/notice.h"
 
 namespace corro::agent {
 
-inline constexpr uint32_t kMessagesVersion = 11;
+inline constexpr uint32_t kMessagesVersion = 12;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;
@@ -224,6 +227,12 @@ struct Stack {
   std::string missing;  ///< Why there are none.
 };
 
+/// The operations of some steps that a rank's flight recorder has.
+struct Traced {
+  std::optional<obs::ProcessTrace> process;  ///< None: the rank has no engine.
+  Duration clock{};                          ///< The agent's, by which their times are.
+};
+
 // -- both ways ------------------------------------------------------------------------------------
 
 /// What a rank has put into the bootstrap.
@@ -268,6 +277,10 @@ struct Ask {};
 struct Look {};
 /// Asks each running rank for its Python stacks.
 struct Stacks {};
+/// Asks what each running rank did in its last steps, and does in this one.
+struct Trace {
+  uint32_t steps = 1;
+};
 /// So many bytes were taken: as many more may be sent. From the commander: of output. From the
 /// agent: of the input of the rank that it is about.
 struct Credit {
@@ -437,7 +450,8 @@ using MessageBody =
                  Left, Survey, Probe, Input, Grow, Cut, Forward, Sync, Lacking, Want, Part, Examine,
                  Examined, ReadClock, Clock, Measure, Measured, Call, Stacks, Stack, Members,
                  Release, Enlist, Reach, Attend, Session, Ready, Leave, Propose, Proceed, Dismiss,
-                 Reset, HostLost, Meeting, Prepare, ReadyForEpoch, Leaving, Lead, Notice>;
+                 Reset, HostLost, Meeting, Prepare, ReadyForEpoch, Leaving, Lead, Notice, Trace,
+                 Traced>;
 
 struct Message {
   Subject about;

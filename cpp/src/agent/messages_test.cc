@@ -148,7 +148,11 @@ std::vector<MessageBody> one_of_each() {
       ReadyForEpoch{.epoch = 2, .steps = 1'000, .lost = 3},
       Leaving{},
       Lead{.term = 3},
-      Notice{{.kind = wire::NoticeKind::kPlan, .step = 200, .text = "two stages"}, clock}};
+      Notice{{.kind = wire::NoticeKind::kPlan, .step = 200, .text = "two stages"}, clock},
+      Trace{.steps = 2},
+      Traced{
+          .process = {{.step = 7, .operations = {{.op = some_end().flight->recent[0], .step = 6}}}},
+          .clock = clock}};
 }
 
 BytesView without_length(const Bytes& encoded) {

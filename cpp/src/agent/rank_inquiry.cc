@@ -28,6 +28,14 @@ void RankInquiry::hear(const Subject& /*about*/, const Stacks& /*stacks*/) {
   }
 }
 
+void RankInquiry::hear(const Subject& /*about*/, const Trace& trace) {
+  for (size_t rank = 0; rank < station_.ranks.size(); ++rank) {
+    if (!station_.course.runs(rank) || station_.course.serves(rank)) continue;
+    auto process = station_.ranks[rank].trace(trace.steps);
+    station_.say(rank, Traced{std::move(process), monotonic_now().since_start});
+  }
+}
+
 void RankInquiry::tick(Time now) {
   dumps_.poll(now, [this](const Subject& about, Stack stack) {
     station_.commander.send({about, std::move(stack)});

@@ -1,5 +1,6 @@
-// RankInquiry: asks running ranks what the commander wants to know of their Python code: where one
-// of them is (ASK; the answer is in its end), and the stacks of all of them (STACKS).
+// RankInquiry: asks running ranks what the commander wants to know: where the Python code of one
+// of them is (ASK; the answer is in its end), the Python stacks of all of them (STACKS), and which
+// operations they remember (TRACE).
 #pragma once
 
 #include <signal.h>
@@ -20,6 +21,7 @@ class RankInquiry {
   void hear(const Subject& about, const Start& start);
   void hear(const Subject& about, const Ask& ask);
   void hear(const Subject& about, const Stacks& stacks);
+  void hear(const Subject& about, const Trace& trace);
   /// No other message asks.
   void hear(const Subject& /*about*/, const auto& /*other*/) {}
 

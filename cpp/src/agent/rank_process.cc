@@ -109,6 +109,13 @@ diagnosis::RankEnd RankProcess::look() const {
   return seen;
 }
 
+std::optional<obs::ProcessTrace> RankProcess::trace(uint32_t steps) const {
+  if (!flight_.valid()) return std::nullopt;
+  auto trace = obs::trace_flight(flight_.get(), steps);
+  if (!trace.ok()) return std::nullopt;
+  return std::move(*trace);
+}
+
 diagnosis::RankEnd RankProcess::describe() const {
   diagnosis::RankEnd end = end_;
   if (!asked_ || !end.stopped) end.crash = diagnosis::parse_crash(stderr_tail_);

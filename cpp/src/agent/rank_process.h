@@ -66,6 +66,9 @@ class RankProcess {
   [[nodiscard]] diagnosis::RankEnd describe() const;
   /// The same of a rank that runs, and whether a signal has stopped it.
   [[nodiscard]] diagnosis::RankEnd look() const;
+  /// What its flight recorder has of its last `steps` steps (obs::trace_flight). None: it has no
+  /// engine.
+  [[nodiscard]] std::optional<obs::ProcessTrace> trace(uint32_t steps) const;
 
  private:
   diagnosis::RankEnd end_;

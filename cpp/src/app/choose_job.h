@@ -1,4 +1,4 @@
-// Which running job a command means: `corro stacks`, `corro status`, `corro top`, `corro servers`.
+// Which running job a command means: `corro stacks`, `trace`, `status`, `top`, `servers`.
 #pragma once
 
 #include <string>

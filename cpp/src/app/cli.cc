@@ -31,6 +31,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <sstream>
 #include <utility>
 
 #include "app/checkpoint_options.h"
@@ -107,6 +108,7 @@ struct Raw {
   std::string ranks;
   std::string show = "different";
   std::string bind = "auto";
+  std::string log_to;
   std::string timeout;
   bool timestamps = false;
   std::string long_wait;
@@ -205,6 +207,23 @@ CLI::Validator some_address() {
           ""};
 }
 
+/// Ranks would say it at their first step.
+CLI::Validator known_tools() {
+  return {[](const std::string& tools) {
+            std::istringstream parts(tools);
+            bool all_known = !tools.empty();
+            for (std::string part; std::getline(parts, part, ',');) {
+              const std::string name = part.substr(0, part.find(':'));
+              all_known =
+                  all_known && (name == "tensorboard" || name == "mlflow" || name == "wandb");
+            }
+            return all_known ? std::string()
+                             : "give some of tensorboard[:FOLDER], mlflow[:EXPERIMENT], "
+                               "wandb[:PROJECT], with commas";
+          },
+          ""};
+}
+
 /// What a job is, wherever it runs.
 void describe_job(CLI::App& run, Raw& raw) {
   run.formatter(std::make_shared<RunFormatter>());
@@ -254,6 +273,11 @@ void describe_job(CLI::App& run, Raw& raw) {
       ->type_name("DIR");
   run.add_option("--events", raw.run.events, "File for what happens, a line of JSON each")
       ->type_name("FILE");
+  run.add_option(
+         "--log-to", raw.log_to,
+         "Tools that get what corro.log() is given, such as tensorboard:runs/a,mlflow,wandb")
+      ->type_name("TOOL[:WHERE],...")
+      ->check(known_tools());
   run.add_option("--env", raw.run.env, "Set a variable for the ranks (K=V), or insist on one (K)")
       ->type_name("K[=V]")
       ->expected(1)
@@ -479,6 +503,7 @@ Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
         Code::kInvalidArgument,
         "--timestamps is for lines with a prefix: add --show all, streams or ranks such as 0,3"};
   }
+  if (!raw.log_to.empty()) request.run.env.push_back("CORRO_LOG_TO=" + raw.log_to);
   request.run.bind = raw.bind == "core"   ? launch::Bind::kCore
                      : raw.bind == "none" ? launch::Bind::kNone
                                           : launch::Bind::kAuto;
@@ -573,7 +598,8 @@ const std::pair<const char*, Action>* find_look(const CLI::App& program) {
       {{"status", Action::kStatus},
        {"top", Action::kTop},
        {"stacks", Action::kStacks},
-       {"servers", Action::kServers}}};
+       {"servers", Action::kServers},
+       {"trace", Action::kTrace}}};
   const auto* const found = std::ranges::find_if(
       kLooks, [&program](const auto& look) { return program.got_subcommand(look.first); });
   return found == kLooks.end() ? nullptr : found;

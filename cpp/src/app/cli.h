@@ -23,6 +23,7 @@ enum class Action : uint8_t {
   kFrameworks,
   kStacks,
   kServers,
+  kTrace,
   kDash,
   kStatus,
   kTop,

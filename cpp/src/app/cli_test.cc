@@ -161,6 +161,15 @@ TEST(CommandLine, CollectsVariables) {
   EXPECT_THAT(request->run.command, ElementsAre("x", "--env", "D"));
 }
 
+TEST(CommandLine, ToolsThatGetValuesAreAVariableOfTheRanks) {
+  const auto request = parse({"run", "--log-to", "tensorboard:a,mlflow", "--env", "B=1", "x"});
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_THAT(request->run.env, ElementsAre("B=1", "CORRO_LOG_TO=tensorboard:a,mlflow"));
+  const auto refused = parse({"run", "--log-to", "mlflow,tensorbord:a", "x"});
+  EXPECT_EQ(refused.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), HasSubstr("give some of tensorboard[:FOLDER]"));
+}
+
 TEST(CommandLine, MistakesAreOneLineThatNamesTheCommand) {
   const std::vector<std::vector<std::string>> mistakes = {
       {"run", "--wrong", "x"},
@@ -253,6 +262,17 @@ TEST(CommandLine, StacksTakesAJobOrNone) {
   EXPECT_EQ(parse({"stacks"})->action, Action::kStacks);
   EXPECT_EQ(parse({"stacks", "4711"})->look.job, "4711");
   EXPECT_FALSE(parse({"stacks", "1", "2"}).ok());
+}
+
+TEST(CommandLine, ATraceHasStepsAndAFile) {
+  const auto request = parse({"trace", "4711", "--steps", "3", "-o", "a.json"});
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->action, Action::kTrace);
+  EXPECT_EQ(request->look.job, "4711");
+  EXPECT_EQ(request->look.steps, 3U);
+  EXPECT_EQ(request->look.output, "a.json");
+  EXPECT_EQ(parse({"trace"})->look.steps, 1U);
+  EXPECT_FALSE(parse({"trace", "--steps", "0"}).ok());
 }
 
 TEST(CommandLine, DashTakesAFolderAndAnAddress) {

@@ -26,6 +26,10 @@ namespace corro::app {
 /// does not, or there is no such job.
 [[nodiscard]] int servers_command(const LookCommand& look);
 
+/// Writes what a running job's ranks did in their last steps into a file. Status 1 if there is no
+/// such job, or the file cannot be written.
+[[nodiscard]] int trace_command(const LookCommand& look);
+
 /// Shows a job that is over to browsers, until Ctrl-C. Status 2 if there is none that can be shown.
 [[nodiscard]] int dash_command(const launch::PastJobOptions& options);
 

@@ -1,6 +1,8 @@
-// The commands that are about a running job: `corro status`, `corro top`, `corro stacks`, and `corro servers`.
+// The commands that are about a running job: `corro status`, `corro top`, `corro stacks`, `corro
+// trace` and `corro servers`.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -17,6 +19,9 @@ struct LookCommand {
   /// Of `servers`: so many more, or the one that is to leave; one of them is given.
   std::optional<unsigned> add = {};
   std::optional<unsigned> remove = {};
+  // Of `trace`:
+  uint32_t steps = 1;
+  std::string output = "trace.json";
 };
 
 /// Adds them to the program.

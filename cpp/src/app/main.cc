@@ -27,6 +27,8 @@ int run_program(const std::vector<std::string>& arguments) {
       return stacks_command(request->look.job);
     case Action::kServers:
       return servers_command(request->look);
+    case Action::kTrace:
+      return trace_command(request->look);
     case Action::kStatus:
       return status_command(request->look.job, request->look.json, read_variables());
     case Action::kTop:

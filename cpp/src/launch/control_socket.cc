@@ -17,7 +17,8 @@
 namespace corro::launch {
 namespace {
 
-constexpr std::array<std::string_view, 3> kWords = {"stacks", "picture", "end"};  ///< Of Question.
+constexpr std::array<std::string_view, 4> kWords = {"stacks", "picture", "end",
+                                                    "trace"};  ///< Of Question.
 constexpr std::string_view kServers = "servers ";
 constexpr std::string_view kNo = "no: ";
 constexpr size_t kPiece = size_t{32} << 10U;  ///< Of an answer, in one packet.
@@ -32,6 +33,12 @@ bool is_mine(int socket) {
 }
 
 BytesView bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+/// A word, and behind that of a trace a number.
+std::string packet_of(Question question, uint32_t steps) {
+  const std::string_view word = kWords[static_cast<size_t>(question)];
+  return question == Question::kTrace ? fmt::format("{} {}", word, steps) : std::string(word);
+}
 
 /// Reads "corro-control-UID-PID-JOB".
 bool read_name(const std::string& name, RunningJob& job) {
@@ -119,14 +126,22 @@ bool ControlSocket::serve(Client& client) {
 }
 
 /// False if it is no word, or not the first one.
-bool ControlSocket::take_word(Client& client, BytesView word) {
+bool ControlSocket::take_word(Client& client, BytesView packet) {
   if (client.asked || client.change || !client.unsent.empty()) return false;
-  client.change = read_change({reinterpret_cast<const char*>(word.data()), word.size()});
+  const std::string_view text(reinterpret_cast<const char*>(packet.data()), packet.size());
+  client.change = read_change(text);
   if (client.change) return true;
-  const auto* const found = std::ranges::find_if(
-      kWords, [word](std::string_view known) { return std::ranges::equal(word, bytes_of(known)); });
+  const auto* const found = std::ranges::find(kWords, text.substr(0, text.find(' ')));
   if (found == kWords.end()) return false;
-  client.asked = static_cast<Question>(found - kWords.begin());
+  const auto question = static_cast<Question>(found - kWords.begin());
+  uint32_t steps = 0;
+  if (question == Question::kTrace) {
+    const std::string_view number = text.substr(std::min(text.size(), found->size() + 1));
+    std::from_chars(number.data(), number.data() + number.size(), steps);
+  }
+  if (text != packet_of(question, steps)) return false;
+  client.asked = question;
+  client.steps = steps;
   return true;
 }
 
@@ -148,6 +163,13 @@ bool ControlSocket::flush(Client& client) {
 bool ControlSocket::asked(Question question) const {
   return std::ranges::any_of(
       clients_, [question](const auto& entry) { return entry.second.asked == question; });
+}
+
+uint32_t ControlSocket::steps() const {
+  uint32_t most = 0;
+  for (const auto& [fd, client] : clients_)
+    if (client.asked == Question::kTrace) most = std::max(most, client.steps);
+  return most;
 }
 
 bool ControlSocket::is_answering() const {
@@ -222,8 +244,8 @@ Status why_unanswered(const RunningJob& job) {
 
 }  // namespace
 
-Result<Inquiry> Inquiry::create(const RunningJob& job, Question question) {
-  return send(job, kWords[static_cast<size_t>(question)]);
+Result<Inquiry> Inquiry::create(const RunningJob& job, Question question, uint32_t steps) {
+  return send(job, packet_of(question, steps));
 }
 
 Result<Inquiry> Inquiry::create(const RunningJob& job, const ServerChange& change) {
@@ -258,8 +280,9 @@ Result<std::string> Inquiry::wait(Time deadline) {
   return Status(Code::kDeadlineExceeded, fmt::format("job {} does not answer", job_.id));
 }
 
-Result<std::string> ask(const RunningJob& job, Question question, Duration patience) {
-  CORRO_ASSIGN(Inquiry inquiry, Inquiry::create(job, question));
+Result<std::string> ask(const RunningJob& job, Question question, Duration patience,
+                        uint32_t steps) {
+  CORRO_ASSIGN(Inquiry inquiry, Inquiry::create(job, question, steps));
   return inquiry.wait(monotonic_now() + patience);
 }
 

@@ -1,5 +1,5 @@
 // ControlSocket: where a running job answers other commands of its user: `corro stacks`, `corro
-// status`, `corro top`, `corro servers`. Bytes: docs/wire.md.
+// trace`, `corro status`, `corro top`, `corro servers`. Bytes: docs/wire.md.
 //
 //   launcher:  auto control = ControlSocket::create(job_id).value();
 //              ... when poll_fd() is readable: control->poll();
@@ -46,6 +46,7 @@ enum class Question : uint8_t {
   kStacks,   ///< The Python stacks of all ranks, as text.
   kPicture,  ///< The job as JSON: what GET /api/job says (docs/dashboard.md).
   kEnd,      ///< The same once the job is over; until then there is no answer.
+  kTrace,    ///< What all ranks did in their last steps, as Chrome's trace.
 };
 
 /// Never blocks. Loop-confined.
@@ -59,6 +60,8 @@ class ControlSocket {
   void poll();
   /// Somebody waits for the answer to this.
   [[nodiscard]] bool asked(Question question) const;
+  /// The most steps that anybody wants who waits for a trace; 0: nobody waits for one.
+  [[nodiscard]] uint32_t steps() const;
   /// Tells it to all who wait for it, and hangs up.
   void answer(Question question, const std::string& text);
   /// A change that somebody waits for, and who; none: nobody does.
@@ -73,6 +76,7 @@ class ControlSocket {
     io::Fd fd;
     std::optional<Question> asked = {};
     std::optional<ServerChange> change = {};
+    uint32_t steps = 0;                   ///< Of kTrace.
     std::deque<std::string> unsent = {};  ///< After the last of it the connection ends.
   };
 
@@ -81,7 +85,7 @@ class ControlSocket {
   void accept_waiting();
   /// False if the client has to go.
   bool serve(Client& client);
-  static bool take_word(Client& client, BytesView word);
+  static bool take_word(Client& client, BytesView packet);
   bool flush(Client& client);
 
   io::Fd listener_;
@@ -103,8 +107,8 @@ struct RunningJob {
 /// Inquiry: one question to a running job, and its answer. Never blocks. Externally synchronized.
 class Inquiry {
  public:
-  /// Asks. UNAVAILABLE if the job has ended.
-  static Result<Inquiry> create(const RunningJob& job, Question question);
+  /// Asks; for a trace, of so many steps. UNAVAILABLE if the job has ended.
+  static Result<Inquiry> create(const RunningJob& job, Question question, uint32_t steps = 0);
   static Result<Inquiry> create(const RunningJob& job, const ServerChange& change);
 
   /// Readable while read() has something to do.
@@ -126,7 +130,8 @@ class Inquiry {
 };
 
 /// The answer to one question; blocks. Fails as an Inquiry does.
-[[nodiscard]] Result<std::string> ask(const RunningJob& job, Question question, Duration patience);
+[[nodiscard]] Result<std::string> ask(const RunningJob& job, Question question, Duration patience,
+                                      uint32_t steps = 0);
 /// The same, for a change of servers: what is done, or FAILED_PRECONDITION and why it is not.
 [[nodiscard]] Result<std::string> ask(const RunningJob& job, const ServerChange& change,
                                       Duration patience);

@@ -102,20 +102,34 @@ io::Fd connected_after(ControlSocket& control, std::initializer_list<std::string
   return socket;
 }
 
+TEST(ControlSocket, KnowsTheMostStepsThatSomebodyWants) {
+  auto control = ControlSocket::create(unique_id()).value();
+  EXPECT_EQ(control->steps(), 0U);
+  const io::Fd one = connected_after(*control, {"trace 3"});
+  const io::Fd other = connected_after(*control, {"trace 2"});
+  EXPECT_TRUE(control->asked(Question::kTrace));
+  EXPECT_EQ(control->steps(), 3U);
+  control->answer(Question::kTrace, "{}");
+  EXPECT_EQ(control->steps(), 0U);
+}
+
 TEST(ControlSocket, WhatItDoesNotKnowEndsTheConnection) {
   auto control = ControlSocket::create(unique_id()).value();
-  for (const auto& packets : std::initializer_list<std::initializer_list<std::string_view>>{
-           {"nonsense"},
-           {"stack"},
-           {"stacks\n"},
-           {"pictures"},
-           {"end", "end"},
-           {"servers"},
-           {"servers 2"},
-           {"servers +02"},
-           {"servers +1", "servers +1"}}) {
+  for (const auto& packets :
+       std::initializer_list<std::initializer_list<std::string_view>>{{"nonsense"},
+                                                                      {"stack"},
+                                                                      {"stacks\n"},
+                                                                      {"stacks 1"},
+                                                                      {"pictures"},
+                                                                      {"end", "end"},
+                                                                      {"trace"},
+                                                                      {"trace "},
+                                                                      {"trace -1"},
+                                                                      {"trace 01"},
+                                                                      {"trace 4294967296"}}) {
     const io::Fd socket = connected_after(*control, packets);
-    for (const Question question : {Question::kStacks, Question::kPicture, Question::kEnd})
+    for (const Question question :
+         {Question::kStacks, Question::kPicture, Question::kEnd, Question::kTrace})
       EXPECT_FALSE(control->asked(question));
     EXPECT_EQ(control->next_change(), std::nullopt);
     std::array<std::byte, 16> packet{};

@@ -214,12 +214,14 @@ void JobCourse::learn(size_t place, const RankEnd& said, Duration clock, Time no
   known.when = when;
   known.host = host;
   if (!known.flight) return;
+  for (obs::OpSnapshot& op : known.flight->recent) translate(op, clock, now);
+}
+
+void JobCourse::translate(obs::OpSnapshot& op, Duration clock, Time now) const {
   const auto ahead = (now.since_start - clock).count();
-  for (obs::OpSnapshot& op : known.flight->recent) {
-    op.waiting_for = members_.place_of_rank(op.waiting_for);
-    for (uint64_t* stamp : {&op.queued_ns, &op.started_ns, &op.done_ns})
-      if (*stamp != 0) *stamp += static_cast<uint64_t>(ahead);
-  }
+  op.waiting_for = members_.place_of_rank(op.waiting_for);
+  for (uint64_t* stamp : {&op.queued_ns, &op.started_ns, &op.done_ns})
+    if (*stamp != 0) *stamp += static_cast<uint64_t>(ahead);
 }
 
 void JobCourse::on(size_t place, const agent::Ended& ended, Time now) {
@@ -345,12 +347,27 @@ void JobCourse::ask_stacks(Time now) {
   tell_all(agent::Stacks{});
 }
 
+void JobCourse::ask_trace(uint32_t steps, Time now) {
+  if (trace_.running()) return;
+  trace_.begin(ends_, now);
+  tell_all(agent::Trace{.steps = steps});
+}
+
+void JobCourse::on(size_t place, const agent::Traced& traced, Time now) {
+  auto process = traced.process;
+  if (process)
+    for (obs::TracedOp& one : process->operations) translate(one.op, traced.clock, now);
+  trace_.take(place, std::move(process));
+}
+
 Time JobCourse::wake() const {
-  return std::min({stopping_.wake(), stacks_.due(), next_epoch_at(), servers_.wake()});
+  return std::min(
+      {stopping_.wake(), stacks_.due(), trace_.due(), next_epoch_at(), servers_.wake()});
 }
 
 void JobCourse::tick(Time now) {
   if (stacks_.due() <= now) order(AnswerStacks{stacks_.finish()});
+  if (trace_.due() <= now) order(AnswerTrace{trace_.finish(now)});
   if (next_epoch_at() <= now) carry_out(members_.tick(now), now);
   for (Stopping::Order what = stopping_.take(now); what != Stopping::Order::kNone;
        what = stopping_.take(now))

@@ -28,6 +28,7 @@
 #include "launch/servers.h"
 #include "launch/stack_round.h"
 #include "launch/stopping.h"
+#include "launch/trace_round.h"
 
 namespace corro::launch {
 
@@ -81,12 +82,17 @@ struct HoldErrors {};
 struct AnswerStacks {
   std::string text;
 };
+/// To whoever has asked for a trace of the ranks.
+struct AnswerTrace {
+  std::string text;
+};
 /// To be kept for whoever goes on with the job, before anything that is ordered later is done.
 struct Remember {
   JobRecord record;  ///< Without the hosts.
 };
-using JobOrder = std::variant<TellHost, TellAll, StartRank, StartServer, SuspectHost, Announce,
-                              Note, ShowStatus, EndStatus, HoldErrors, AnswerStacks, Remember>;
+using JobOrder =
+    std::variant<TellHost, TellAll, StartRank, StartServer, SuspectHost, Announce, Note, ShowStatus,
+                 EndStatus, HoldErrors, AnswerStacks, AnswerTrace, Remember>;
 
 // -- the course -----------------------------------------------------------------------------------
 
@@ -141,6 +147,8 @@ class JobCourse {
   void on_caller_gone(Time now) { stopping_.on_caller_gone(running_ > 0, now); }
   /// Somebody asks for the ranks' stacks. Whoever asks meanwhile gets the same answer.
   void ask_stacks(Time now);
+  /// The same for what ranks did in their last steps.
+  void ask_trace(uint32_t steps, Time now);
   /// Now and then, to see who waits too long for whom.
   void look(Time now);
   /// Time has passed.
@@ -216,6 +224,7 @@ class JobCourse {
   void on(size_t place, const agent::Leaving& leaving, Time now);
   void on(size_t place, const agent::Notice& notice, Time now);
   void on(size_t place, const agent::Stack& stack, Time /*now*/) { stacks_.take(place, stack); }
+  void on(size_t place, const agent::Traced& traced, Time now);
   /// What is about a host, or for others.
   void on(size_t /*place*/, const auto& /*other*/, Time /*now*/) {}
 
@@ -233,6 +242,8 @@ class JobCourse {
   void leave_host(size_t host, Time now);
   void dismiss_those_that_leave();
   void learn(size_t place, const diagnosis::RankEnd& said, Duration clock, Time now);
+  /// Gives an operation that an agent has read of times of this clock, and places for ranks.
+  void translate(obs::OpSnapshot& op, Duration clock, Time now) const;
   void saw(size_t place, Time now);
   void on_rank_end(const diagnosis::RankEnd& end, Time now);
   [[nodiscard]] bool ends_well(const diagnosis::RankEnd& end) const;
@@ -271,6 +282,7 @@ class JobCourse {
   std::vector<diagnosis::RankEnd> ends_;  ///< By place.
   Stopping stopping_;
   StackRound stacks_;
+  TraceRound trace_;
   diagnosis::HangWatch hang_watch_;
   diagnosis::HangWatch fatal_watch_;
   int awaited_ = -1;  ///< People were told that ranks wait for it; -1: for none.

@@ -35,6 +35,7 @@ class JobOrders {
   void carry_out(const EndStatus& order) { job_.output.end_status(order.over); }
   void carry_out(const HoldErrors& /*order*/) { job_.output.hold_errors(); }
   void carry_out(const AnswerStacks& order) { job_.control->answer(Question::kStacks, order.text); }
+  void carry_out(const AnswerTrace& order) { job_.control->answer(Question::kTrace, order.text); }
   void carry_out(const Remember& order);
 
   Job& job_;

@@ -1,13 +1,12 @@
 // StackRound: one question to all ranks for their Python stacks, from asking to the text.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "agent/messages.h"
-#include "base/clock.h"
-#include "diagnosis/stacks.h"
+#include "launch/rank_round.h"
 
 namespace corro::launch {
 
@@ -16,17 +15,16 @@ class StackRound {
  public:
   /// Starts to wait for the answer of each rank that runs.
   void begin(std::span<const diagnosis::RankEnd> ends, Time now);
-  [[nodiscard]] bool running() const { return due_ != Time::never(); }
+  [[nodiscard]] bool running() const { return round_.running(); }
   void take(size_t rank, const agent::Stack& stack);
-  /// When finish() has to be called: at once if all have answered; never if nothing was asked.
-  [[nodiscard]] Time due() const { return due_; }
+  /// When finish() has to be called.
+  [[nodiscard]] Time due() const { return round_.due(); }
   /// What is said of all ranks.
   [[nodiscard]] std::string finish();
 
  private:
-  std::vector<diagnosis::RankStacks> ranks_;
-  size_t waiting_ = 0;
-  Time due_ = Time::never();
+  RankRound round_;
+  std::map<int, std::string> texts_;  ///< By place.
 };
 
 }  // namespace corro::launch

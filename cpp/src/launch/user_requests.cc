@@ -47,6 +47,8 @@ void UserRequests::on_question() {
   while (const auto asked = job_.control->next_change())
     job_.control->answer_change(asked->first,
                                 job_.course.change_servers(asked->second, monotonic_now()));
+  if (job_.control->asked(Question::kTrace))
+    job_.course.ask_trace(job_.control->steps(), monotonic_now());
 }
 
 void UserRequests::answer() {

@@ -1,5 +1,5 @@
 // UserRequests: what the user of a job asks for while it runs: by a signal, by another command
-// (`corro stacks`, `status`, `top`), or by the end of the program that has called corro.run(). The
+// (`corro stacks`, `trace`, `status`, `top`), or by the end of the program that has called corro.run(). The
 // course decides what follows.
 #pragma once
 

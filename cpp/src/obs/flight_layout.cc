@@ -13,6 +13,7 @@ constexpr auto kNewest = std::memory_order_acquire;
 
 /// The kind of what has none, as pack_what() stores it.
 constexpr uint8_t kNoKind = 0xFF;
+constexpr unsigned kStepShift = 24;
 
 std::string read_text(std::span<const std::atomic<uint64_t>> words) {
   std::string text;
@@ -78,13 +79,13 @@ uint64_t pack_state(FlightState state) {
          uint64_t{static_cast<uint32_t>(state.waiting_for)} << 32U;
 }
 
-uint64_t pack_what(const OpRecord& op) {
+uint64_t pack_what(const OpRecord& op, uint64_t step) {
   const uint8_t kind = op.kind ? static_cast<uint8_t>(*op.kind) : kNoKind;
   return uint64_t{kind} | uint64_t{static_cast<uint8_t>(op.dtype)} << 8U |
-         uint64_t{static_cast<uint8_t>(op.reduce_op)} << 16U;
+         uint64_t{static_cast<uint8_t>(op.reduce_op)} << 16U | step << kStepShift;
 }
 
-std::optional<OpSnapshot> read_record(const FlightRecord& record) {
+std::optional<TracedOp> read_record(const FlightRecord& record) {
   OpSnapshot snapshot;
   snapshot.sequence = record.sequence.load(kNewest);
   if (snapshot.sequence == 0) return std::nullopt;
@@ -98,35 +99,45 @@ std::optional<OpSnapshot> read_record(const FlightRecord& record) {
   snapshot.done_ns = record.done_ns.load(kNewest);
   snapshot.name = read_text(record.name);
   snapshot.plan_lane = read_text(record.plan_lane);
-  if (!unpack_what(record.what.load(kNewest), snapshot.op)) return std::nullopt;
+  const uint64_t what = record.what.load(kNewest);
+  if (!unpack_what(what, snapshot.op)) return std::nullopt;
   if (!unpack_state(record.state.load(kNewest), snapshot)) return std::nullopt;
   if (record.sequence.load(std::memory_order_relaxed) != snapshot.sequence) return std::nullopt;
-  return snapshot;
+  return TracedOp{.op = std::move(snapshot), .step = what >> kStepShift};
 }
 
 ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity) {
   const auto& header = *reinterpret_cast<const FlightHeader*>(memory);
   const auto& cells = reinterpret_cast<const FlightMetrics*>(memory + kFlightMetricsAt)->cells;
-  const auto* records = reinterpret_cast<const FlightRecord*>(memory + kFlightRecordsAt);
   ProcessSnapshot snapshot;
   snapshot.rank = header.rank.load(kNewest);
   snapshot.size = header.size.load(kNewest);
   snapshot.pid = header.pid.load(kNewest);
   snapshot.step = cells[static_cast<size_t>(Metric::kStep)].load(std::memory_order_relaxed);
+  for (TracedOp& one : trace_memory(memory, capacity).operations)
+    snapshot.recent.push_back(std::move(one.op));
+  snapshot.metrics = read_metrics(cells, header.metric_count.load(kNewest));
+  snapshot.operations = cells[static_cast<size_t>(Metric::kOps)].load(kNewest);
+  return snapshot;
+}
+
+ProcessTrace trace_memory(const std::byte* memory, uint32_t capacity) {
+  const auto& cells = reinterpret_cast<const FlightMetrics*>(memory + kFlightMetricsAt)->cells;
+  const auto* records = reinterpret_cast<const FlightRecord*>(memory + kFlightRecordsAt);
+  ProcessTrace trace;
+  // First: the steps before it are all there.
+  trace.step = cells[static_cast<size_t>(Metric::kStep)].load(kNewest);
   for (uint32_t i = 0; i < capacity; ++i) {
     auto record = read_record(records[i]);
-    if (record && (record->sequence - 1) % capacity == i)
-      snapshot.recent.push_back(std::move(*record));
+    if (record && (record->op.sequence - 1) % capacity == i)
+      trace.operations.push_back(std::move(*record));
   }
-  snapshot.metrics = read_metrics(cells, header.metric_count.load(kNewest));
   // Last: no record read above is newer.
-  snapshot.operations = cells[static_cast<size_t>(Metric::kOps)].load(kNewest);
-  std::erase_if(snapshot.recent,
-                [&](const OpSnapshot& op) { return op.sequence > snapshot.operations; });
-  std::ranges::sort(snapshot.recent, [](const OpSnapshot& a, const OpSnapshot& b) {
-    return a.sequence < b.sequence;
-  });
-  return snapshot;
+  const uint64_t newest = cells[static_cast<size_t>(Metric::kOps)].load(kNewest);
+  std::erase_if(trace.operations,
+                [newest](const TracedOp& one) { return one.op.sequence > newest; });
+  std::ranges::sort(trace.operations, {}, [](const TracedOp& one) { return one.op.sequence; });
+  return trace;
 }
 
 }  // namespace corro::obs

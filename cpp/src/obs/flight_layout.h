@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "obs/flight_recorder.h"
+#include "obs/flight_trace.h"
 #include "obs/metrics.h"
 
 namespace corro::obs {
@@ -45,7 +46,7 @@ struct alignas(64) FlightRecord {
   std::atomic<uint64_t> sequence;  ///< 0 while begin() fills the record.
   std::atomic<uint64_t> op_id;
   std::atomic<uint64_t> count;
-  std::atomic<uint64_t> what;   ///< pack_what()
+  std::atomic<uint64_t> what;   ///< pack_what(), and the step above it.
   std::atomic<uint64_t> where;  ///< Lane in the low half, root in the high half.
   std::atomic<uint64_t> state;  ///< pack_state(): phase, code and peer change together.
   std::atomic<uint64_t> queued_ns;
@@ -78,16 +79,18 @@ struct FlightState {
 };
 
 [[nodiscard]] uint64_t pack_state(FlightState state);
-[[nodiscard]] uint64_t pack_what(const OpRecord& op);
+[[nodiscard]] uint64_t pack_what(const OpRecord& op, uint64_t step);
 [[nodiscard]] constexpr size_t flight_bytes(uint32_t capacity) {
   return kFlightRecordsAt + size_t{capacity} * sizeof(FlightRecord);
 }
 
 /// Reads one slot; nothing if it is empty, being overwritten, or holds values that no writer
 /// stores.
-[[nodiscard]] std::optional<OpSnapshot> read_record(const FlightRecord& record);
+[[nodiscard]] std::optional<TracedOp> read_record(const FlightRecord& record);
 /// Reads the header, the metrics and every valid record. `capacity` has been checked against the
 /// memory's size.
 [[nodiscard]] ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity);
+/// The same with the step of each record: oldest first.
+[[nodiscard]] ProcessTrace trace_memory(const std::byte* memory, uint32_t capacity);
 
 }  // namespace corro::obs

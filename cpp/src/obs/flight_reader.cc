@@ -61,9 +61,9 @@ bool is_flight_link(const std::string& link) {
   return text.starts_with(std::string("/memfd:") + kFlightMemfdName);
 }
 
-}  // namespace
-
-Result<ProcessSnapshot> read_flight(int fd) {
+/// Reads the memory behind fd by `read`, once all is known to be there.
+template <typename What>
+Result<What> read_checked(int fd, What (*read)(const std::byte*, uint32_t)) {
   CORRO_ASSIGN(const size_t bytes, checked_size(fd));
   const Mapping mapping(fd, bytes);
   if (!mapping.ok()) return status_from_errno("flight recorder: mmap", errno);
@@ -77,7 +77,19 @@ Result<ProcessSnapshot> read_flight(int fd) {
       flight_bytes(capacity) > bytes) {
     return refuse(fmt::format("a capacity of {} records does not fit {} bytes", capacity, bytes));
   }
-  return read_memory(mapping.data(), capacity);
+  return read(mapping.data(), capacity);
+}
+
+}  // namespace
+
+Result<ProcessSnapshot> read_flight(int fd) { return read_checked(fd, read_memory); }
+
+Result<ProcessTrace> trace_flight(int fd, uint32_t steps) {
+  CORRO_ASSIGN(ProcessTrace trace, read_checked(fd, trace_memory));
+  std::erase_if(trace.operations, [&](const TracedOp& one) {
+    return one.op.done_ns != 0 && one.step + steps < trace.step;
+  });
+  return trace;
 }
 
 Result<ProcessSnapshot> read_flight_of(int pid) {

@@ -131,7 +131,7 @@ FlightRecorder::Handle FlightRecorder::begin(const OpRecord& op, Phase phase,
   impl_->operations().store(handle, kPublish);
   record.op_id.store(op.op_id, kPublish);
   record.count.store(op.count, kPublish);
-  record.what.store(pack_what(op), kPublish);
+  record.what.store(pack_what(op, impl_->metrics.value(Metric::kStep)), kPublish);
   record.where.store(uint64_t{op.lane} | uint64_t{static_cast<uint32_t>(op.root)} << 32U, kPublish);
   record.state.store(pack_state({.phase = phase}), kPublish);
   record.queued_ns.store(now, kPublish);
