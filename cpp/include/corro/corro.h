@@ -215,6 +215,18 @@ CORRO_API int32_t corro_engine_node_of(
     const corro_engine* engine, int32_t rank); /* that rank's host; -1: there is no such rank */
 /* Tells observers (launcher, doctor) which optimizer step the program is in. Never blocks. */
 CORRO_API corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_error* error);
+/* A value that the program logs. */
+typedef struct corro_named_value {
+  const char* name; /* 1 to 31 bytes of UTF-8 without control characters */
+  double value;     /* finite or not */
+} corro_named_value;
+/* Shows observers values of a step: the newest one of each name, of which a process has 16. `of`: the
+ * steps of the whole training, from which observers know how far it is; 0: not said here. The step
+ * counts as one of corro_engine_set_step() as long as that was not called. Never blocks. All values
+ * are taken, or none: INVALID_ARGUMENT for a name, RESOURCE_EXHAUSTED for the 17th of them. */
+CORRO_API corro_code corro_engine_log(corro_engine* engine, uint64_t step,
+                                      const corro_named_value* values, size_t count, uint64_t of,
+                                      corro_error* error);
 
 /* Of the operations that wait for another rank, the one that has waited longest. */
 typedef struct corro_wait {

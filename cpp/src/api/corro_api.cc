@@ -16,6 +16,8 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +31,7 @@
 #include "api/sized_ops.h"
 #include "base/env.h"
 #include "collective/operation/element.h"
+#include "runtime/wait_timer.h"
 #include "wire/store_bootstrap.h"
 
 using corro::Code;
@@ -288,8 +291,23 @@ corro_code corro_engine_end_epoch(corro_engine* engine, const char* why, corro_e
 corro_code corro_engine_set_step(corro_engine* engine, uint64_t step, corro_error* error) {
   return guarded(error, [&]() -> Status {
     CORRO_TRY(check_alive(engine));
-    engine->driver().engine().recorder().set_step(step);
+    engine->driver().engine().recorder().steps().set_step(step);
     return {};
+  });
+}
+
+corro_code corro_engine_log(corro_engine* engine, uint64_t step, const corro_named_value* values,
+                            size_t count, uint64_t of, corro_error* error) {
+  return guarded(error, [&]() -> Status {
+    CORRO_TRY(check_alive(engine));
+    std::vector<corro::obs::NamedValue> named;
+    named.reserve(count);
+    for (const corro_named_value& one : std::span(values, count)) {
+      if (one.name == nullptr) return {Code::kInvalidArgument, "log: a value needs a name"};
+      named.push_back({.name = one.name, .value = one.value});
+    }
+    return engine->driver().engine().recorder().steps().log(
+        step, named, of == 0 ? std::nullopt : std::optional(of));
   });
 }
 
@@ -410,6 +428,7 @@ corro_code corro_work_wait(corro_work* work, int64_t timeout_ns, corro_error* er
     if (work->state->done()) return work->state->status();  // The engine may be gone.
     CORRO_TRY(check_alive(work->engine));
     const Duration timeout = timeout_ns < 0 ? Duration(-1) : Duration(timeout_ns);
+    const runtime::WaitTimer timer(work->engine->driver().engine().recorder().steps());
     if (!(work->plan == nullptr ? work->state->wait(timeout) : wait_for_plan(*work, timeout))) {
       return {Code::kDeadlineExceeded,
               fmt::format("the work is still going after {} ms", timeout_ns / 1'000'000)};

@@ -26,6 +26,22 @@ std::string labels_of(const LabelledMetrics& process, const MetricInfo& metric) 
   return labels;
 }
 
+bool is_time(const MetricInfo& metric) { return metric.unit == "nanoseconds"; }
+
+/// Prometheus counts time in seconds.
+std::string name_for_prometheus(const MetricInfo& metric) {
+  constexpr std::string_view kNanoseconds = "_ns";
+  std::string name = fmt::format("corro_{}", metric.name);
+  if (is_time(metric)) name = name.substr(0, name.size() - kNanoseconds.size()) + "_seconds";
+  return metric.kind == MetricKind::kCounter ? name + "_total" : name;
+}
+
+std::string value_for_prometheus(const MetricInfo& metric, uint64_t value) {
+  constexpr double kNanosecond = 1e-9;
+  return is_time(metric) ? fmt::format("{}", static_cast<double>(value) * kNanosecond)
+                         : fmt::format("{}", value);
+}
+
 }  // namespace
 
 std::string format_exposition(std::span<const LabelledMetrics> processes) {
@@ -35,7 +51,7 @@ std::string format_exposition(std::span<const LabelledMetrics> processes) {
   for (size_t i = 0; i < kMetricCount; ++i) {
     const MetricInfo& metric = all_metrics()[i];
     const bool counts = metric.kind == MetricKind::kCounter;
-    const std::string name = fmt::format("corro_{}{}", metric.name, counts ? "_total" : "");
+    const std::string name = name_for_prometheus(metric);
     if (metric.name != described) {
       text += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, metric.help, name,
                           counts ? "counter" : "gauge");
@@ -43,7 +59,8 @@ std::string format_exposition(std::span<const LabelledMetrics> processes) {
     described = metric.name;  // Those of one name follow each other.
     for (const LabelledMetrics& process : processes) {
       if (i >= process.values.size()) continue;
-      text += fmt::format("{}{{{}}} {}\n", name, labels_of(process, metric), process.values[i]);
+      text += fmt::format("{}{{{}}} {}\n", name, labels_of(process, metric),
+                          value_for_prometheus(metric, process.values[i]));
     }
   }
   return text;

@@ -47,6 +47,17 @@ TEST(Exposition, DescribesAMetricAndThenShowsItOfEveryProcess) {
   EXPECT_THAT(text, HasSubstr("# TYPE corro_groups gauge\n"));
 }
 
+TEST(Exposition, TimesAreInSeconds) {
+  LabelledMetrics made = process(0);
+  made.values[static_cast<size_t>(Metric::kStepNs)] = 2'500'000'000;
+  const std::string text = format_exposition(std::vector{made});
+  EXPECT_THAT(text, HasSubstr("# TYPE corro_step_seconds_total counter\n"));
+  EXPECT_THAT(text, HasSubstr(R"(corro_step_seconds_total{job="night",host="node7",rank="0",)"
+                              R"(pid="100"} 2.5)"
+                              "\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE corro_recent_step_seconds gauge\n"));
+}
+
 TEST(Exposition, TransportsAreALabelOfOneMetric) {
   const std::string text = format_exposition(std::vector{process(0)});
   EXPECT_THAT(text, HasSubstr("# TYPE corro_bytes_sent_total counter\n"

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "obs/characters.h"
 #include "obs/flight_layout.h"
 #include "obs/metrics_reader.h"
 
@@ -22,6 +23,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CORRO_CHECK(op.name.size() < corro::obs::kFlightNameBytes);
     CORRO_CHECK(op.plan_lane.size() < corro::obs::kFlightLaneBytes);
   }
+  CORRO_CHECK(snapshot->logged.size() <= corro::obs::kMostLogged);
+  for (const corro::obs::LoggedValue& one : snapshot->logged) {
+    CORRO_CHECK(!one.name.empty() && one.name.size() <= corro::obs::kLoggedNameBytes);
+    CORRO_CHECK(corro::obs::is_shown(one.name));
+  }
+  CORRO_CHECK(!snapshot->progress || snapshot->progress->of > 0);
   for (const corro::obs::MetricInfo& metric : corro::obs::all_metrics())
     (void)corro::obs::total_of(snapshot->metrics, metric.name);
   CORRO_CHECK(snapshot->metrics.size() <= corro::obs::kMetricCount);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <span>
 
+#include "obs/characters.h"
 #include "obs/metrics_reader.h"
 
 namespace corro::obs {
@@ -15,19 +17,48 @@ constexpr auto kNewest = std::memory_order_acquire;
 constexpr uint8_t kNoKind = 0xFF;
 constexpr unsigned kStepShift = 24;
 
-std::string read_text(std::span<const std::atomic<uint64_t>> words) {
+/// Up to the first 0.
+std::string read_bytes(std::span<const std::atomic<uint64_t>> words) {
   std::string text;
   const size_t most = words.size_bytes() - 1;
   for (const auto& word : words) {
     uint64_t rest = word.load(kNewest);
     for (size_t i = 0; i < sizeof(rest); ++i, rest >>= 8U) {
-      const auto byte = static_cast<unsigned char>(rest & 0xFFU);
+      const char byte = static_cast<char>(rest & 0xFFU);
       if (byte == 0 || text.size() == most) return text;
-      text += byte >= 0x20 && byte < 0x7F ? static_cast<char>(byte)
-                                          : '?';  // it may be shown on a terminal
+      text += byte;
     }
   }
   return text;
+}
+
+std::string read_text(std::span<const std::atomic<uint64_t>> words) {
+  std::string text = read_bytes(words);
+  const auto is_harmful = [](char c) { return c < ' ' || c > '~'; };  // On a terminal.
+  std::ranges::replace_if(text, is_harmful, '?');
+  return text;
+}
+
+/// None: there is no name, or its writer is at it.
+std::optional<LoggedValue> read_cell(const LoggedCell& cell) {
+  constexpr int kTries = 8;
+  for (int i = 0; i < kTries; ++i) {
+    const uint64_t sequence = cell.sequence.load(kNewest);
+    if (sequence == 0) return std::nullopt;
+    LoggedValue read{.name = read_bytes(cell.name),
+                     .value = std::bit_cast<double>(cell.value.load(kNewest)),
+                     .step = cell.step.load(kNewest)};
+    if (sequence % 2 != 0 || cell.sequence.load(std::memory_order_relaxed) != sequence) continue;
+    if (!read.name.empty() && is_shown(read.name)) return read;
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::optional<TrainingProgress> read_progress(const FlightLogged& logged, uint64_t step) {
+  const uint64_t of = logged.steps.load(kNewest);
+  if (of == 0) return std::nullopt;
+  return TrainingProgress{.step = step + logged.ahead.load(kNewest), .of = of};
 }
 
 bool unpack_what(uint64_t what, OpRecord& op) {
@@ -106,14 +137,30 @@ std::optional<TracedOp> read_record(const FlightRecord& record) {
   return TracedOp{.op = std::move(snapshot), .step = what >> kStepShift};
 }
 
+std::vector<LoggedValue> read_logged(const FlightLogged& logged) {
+  std::vector<LoggedValue> values;
+  for (const LoggedCell& cell : logged.cells)
+    if (auto value = read_cell(cell)) values.push_back(std::move(*value));
+  return values;
+}
+
 ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity) {
   const auto& header = *reinterpret_cast<const FlightHeader*>(memory);
   const auto& cells = reinterpret_cast<const FlightMetrics*>(memory + kFlightMetricsAt)->cells;
+  const auto& logged = *reinterpret_cast<const FlightLogged*>(memory + kFlightLoggedAt);
+  const auto value_of = [&cells](Metric metric) {
+    return cells[static_cast<size_t>(metric)].load(std::memory_order_relaxed);
+  };
   ProcessSnapshot snapshot;
   snapshot.rank = header.rank.load(kNewest);
   snapshot.size = header.size.load(kNewest);
   snapshot.pid = header.pid.load(kNewest);
-  snapshot.step = cells[static_cast<size_t>(Metric::kStep)].load(std::memory_order_relaxed);
+  snapshot.step = value_of(Metric::kStep);
+  snapshot.progress = read_progress(logged, snapshot.step);
+  snapshot.times = {.steps = value_of(Metric::kSteps),
+                    .step_ns = value_of(Metric::kRecentStepNs),
+                    .wait_ns = value_of(Metric::kRecentWaitNs)};
+  snapshot.logged = read_logged(logged);
   for (TracedOp& one : trace_memory(memory, capacity).operations)
     snapshot.recent.push_back(std::move(one.op));
   snapshot.metrics = read_metrics(cells, header.metric_count.load(kNewest));

@@ -1,5 +1,5 @@
-// The memory of a flight recorder: one header, the metrics, then `capacity` records. Private to
-// obs/. Byte tables: docs/wire.md.
+// The memory of a flight recorder: one header, the metrics, what the program logs, then `capacity`
+// records. Private to obs/. Byte tables: docs/wire.md.
 //
 // Every field is a lock-free atomic, so a reader in the same process, in another one, or after the
 // writer's death sees whole words. A record is valid when its `sequence` is the same, and not 0,
@@ -10,17 +10,21 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "obs/flight_recorder.h"
 #include "obs/flight_trace.h"
 #include "obs/metrics.h"
+#include "obs/step_log.h"
 
 namespace corro::obs {
 
-inline constexpr uint64_t kFlightMagic = 0x33544C464F52524FULL;    // "ORROFLT3"
+inline constexpr uint64_t kFlightMagic = 0x34544C464F52524FULL;    // "ORROFLT4"
 inline constexpr uint64_t kFlightKind = kFlightMagic << 8U >> 8U;  // Without the version.
 inline constexpr uint32_t kMaxFlightCapacity = 1U << 16U;
 inline constexpr size_t kFlightNameBytes = 32;
@@ -40,6 +44,19 @@ struct alignas(64) FlightHeader {
 /// filled.
 struct FlightMetrics {
   alignas(64) MetricCells cells;
+};
+
+struct LoggedCell {
+  std::atomic<uint64_t> sequence;  ///< 0: no name; odd while its writer is at it.
+  std::atomic<uint64_t> value;     ///< The bits of a binary64.
+  std::atomic<uint64_t> step;
+  std::array<std::atomic<uint64_t>, (kLoggedNameBytes + 1) / sizeof(uint64_t)> name;  ///< As above.
+};
+
+struct alignas(64) FlightLogged {
+  std::atomic<uint64_t> steps;  ///< Of the whole training; 0: not said.
+  std::atomic<uint64_t> ahead;  ///< What a step for `steps` has more than Metric::kStep.
+  std::array<LoggedCell, kMostLogged> cells;  ///< Those with a name come first.
 };
 
 struct alignas(64) FlightRecord {
@@ -68,9 +85,23 @@ static_assert(offsetof(FlightRecord, op_id) == 8 && offsetof(FlightRecord, count
               offsetof(FlightRecord, started_ns) == 56 && offsetof(FlightRecord, done_ns) == 64 &&
               offsetof(FlightRecord, name) == 72 && offsetof(FlightRecord, plan_lane) == 104 &&
               sizeof(FlightRecord) == 128);
+static_assert(offsetof(FlightLogged, ahead) == 8 && offsetof(FlightLogged, cells) == 16 &&
+              offsetof(LoggedCell, value) == 8 && offsetof(LoggedCell, step) == 16 &&
+              offsetof(LoggedCell, name) == 24 && sizeof(LoggedCell) == 56 &&
+              sizeof(FlightLogged) == 960);
 
 inline constexpr size_t kFlightMetricsAt = sizeof(FlightHeader);
-inline constexpr size_t kFlightRecordsAt = kFlightMetricsAt + sizeof(FlightMetrics);
+inline constexpr size_t kFlightLoggedAt = kFlightMetricsAt + sizeof(FlightMetrics);
+inline constexpr size_t kFlightRecordsAt = kFlightLoggedAt + sizeof(FlightLogged);
+
+/// Stores the text, cut where a 0 still follows it.
+template <size_t N>
+void store_text(std::array<std::atomic<uint64_t>, N>& words, std::string_view text) {
+  std::array<char, N * sizeof(uint64_t)> bytes{};
+  text.copy(bytes.data(), bytes.size() - 1);
+  const auto values = std::bit_cast<std::array<uint64_t, N>>(bytes);
+  for (size_t i = 0; i < N; ++i) words[i].store(values[i], std::memory_order_release);
+}
 
 struct FlightState {
   Phase phase = Phase::kNone;
@@ -87,7 +118,11 @@ struct FlightState {
 /// Reads one slot; nothing if it is empty, being overwritten, or holds values that no writer
 /// stores.
 [[nodiscard]] std::optional<TracedOp> read_record(const FlightRecord& record);
-/// Reads the header, the metrics and every valid record. `capacity` has been checked against the
+/// What a program has logged, in the order in which its names came. A value that is being written is
+/// read again a few times, and left out if its writer has stopped there.
+[[nodiscard]] std::vector<LoggedValue> read_logged(const FlightLogged& logged);
+/// Reads the header, the metrics, what was logged and every valid record. `capacity` has been
+/// checked against the
 /// memory's size.
 [[nodiscard]] ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity);
 /// The same with the step of each record: oldest first.

@@ -118,6 +118,25 @@ TEST(ReadFlight, LeavesOutRecordsThatNoWriterStores) {
   }
 }
 
+TEST(ReadFlight, LeavesOutValuesThatNoWriterStores) {
+  auto recorder = std::move(FlightRecorder::create({.capacity = 4})).value();
+  const std::vector<NamedValue> values = {{"loss", 1}, {"accuracy", 2}};
+  ASSERT_TRUE(recorder->steps().log(1, values).ok());
+  std::vector<std::byte> bytes(flight_bytes(4));
+  ASSERT_EQ(pread(recorder->fd(), bytes.data(), bytes.size(), 0), std::ssize(bytes));
+  constexpr size_t kFirst = kFlightLoggedAt + offsetof(FlightLogged, cells);
+  constexpr size_t kName = kFirst + offsetof(LoggedCell, name);
+  const std::vector<std::vector<std::byte>> broken = {
+      with(bytes, kFirst, uint64_t{0}), with(bytes, kFirst, uint64_t{3}),  // its writer was killed
+      with(bytes, kName, '\0'), with(bytes, kName, '\n'), with(bytes, kName, '\xff')};
+  for (size_t i = 0; i < broken.size(); ++i) {
+    const auto snapshot = read_flight(Memory(broken[i]).fd());
+    ASSERT_TRUE(snapshot.ok());
+    ASSERT_EQ(snapshot->logged.size(), 1U) << "case " << i;
+    EXPECT_EQ(snapshot->logged[0].name, "accuracy");
+  }
+}
+
 TEST(ReadFlight, GarbageNeverDoesMoreThanFail) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 200; ++round) {

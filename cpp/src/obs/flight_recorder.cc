@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cerrno>
+#include <optional>
 
 #include "obs/flight_layout.h"
 
@@ -21,15 +22,6 @@ constexpr int F_SEAL_FUTURE_WRITE = 0x10;
 uint64_t ns_of(Time time) { return static_cast<uint64_t>(time.since_start.count()); }
 
 uint64_t now_ns() { return ns_of(monotonic_now()); }
-
-/// Stores the text, cut where a 0 still follows it.
-template <size_t N>
-void store_text(std::array<std::atomic<uint64_t>, N>& words, std::string_view text) {
-  std::array<char, N * sizeof(uint64_t)> bytes{};
-  text.copy(bytes.data(), bytes.size() - 1);
-  const auto values = std::bit_cast<std::array<uint64_t, N>>(bytes);
-  for (size_t i = 0; i < N; ++i) words[i].store(values[i], kPublish);
-}
 
 /// Makes the memfd at its full size, with its pages committed so that a full machine is an error
 /// here and no SIGBUS later. Returns the descriptor.
@@ -89,6 +81,7 @@ struct FlightRecorder::Impl {
   int fd = -1;
   std::shared_ptr<std::byte> memory;  ///< The metrics keep it, too.
   Metrics metrics{nullptr};
+  std::optional<StepLog> steps;
   uint32_t capacity = 0;
   uint64_t begun = 0;
 };
@@ -107,6 +100,10 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(Options options) 
   CORRO_TRY(seal(impl->fd));
   impl->metrics = Metrics(std::shared_ptr<MetricCells>(
       impl->memory, reinterpret_cast<MetricCells*>(impl->memory.get() + kFlightMetricsAt)));
+  impl->steps.emplace(
+      impl->metrics,
+      std::shared_ptr<FlightLogged>(
+          impl->memory, reinterpret_cast<FlightLogged*>(impl->memory.get() + kFlightLoggedAt)));
   impl->metrics.set(Metric::kRanks, static_cast<uint64_t>(options.size));
   FlightHeader& header = impl->header();
   header.capacity.store(options.capacity, kPublish);
@@ -152,22 +149,25 @@ void FlightRecorder::set_phase(Handle handle, Phase phase, int32_t waiting_for) 
   record->state.store(pack_state({.phase = phase, .waiting_for = waiting_for}), kPublish);
 }
 
-void FlightRecorder::end(Handle handle, Code code, std::optional<Time> when) {
+Duration FlightRecorder::end(Handle handle, Code code, std::optional<Time> when) {
   const bool failed = code != Code::kOk;
   if (failed) impl_->metrics.add(Metric::kFailures);
   FlightRecord* record = impl_->find(handle);
-  if (record == nullptr) return;
+  if (record == nullptr) return Duration::zero();
   // A failed operation keeps the peer it was waiting for: that is what one wants to know about it.
   const uint64_t last = record->state.load(std::memory_order_relaxed);
   const int32_t waited_for = failed ? static_cast<int32_t>(last >> 32U) : -1;
-  record->done_ns.store(when ? ns_of(*when) : now_ns(), kPublish);
+  const uint64_t done = when ? ns_of(*when) : now_ns();
+  const uint64_t started = record->started_ns.load(std::memory_order_relaxed);
+  record->done_ns.store(done, kPublish);
   record->state.store(pack_state({.phase = failed ? Phase::kFailed : Phase::kDone,
                                   .code = code,
                                   .waiting_for = waited_for}),
                       kPublish);
+  return started == 0 ? Duration::zero() : Duration(done - started);
 }
 
-void FlightRecorder::set_step(uint64_t step) { impl_->metrics.set(Metric::kStep, step); }
+StepLog& FlightRecorder::steps() const { return *impl_->steps; }
 
 const Metrics& FlightRecorder::metrics() const { return impl_->metrics; }
 

@@ -19,6 +19,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "obs/metrics.h"
+#include "obs/step_log.h"
 
 namespace corro::obs {
 
@@ -72,13 +73,15 @@ struct ProcessSnapshot {
   uint64_t operations = 0;              ///< Begun so far.
   std::vector<OpSnapshot> recent = {};  ///< Oldest first; at most the ring's capacity.
   MetricValues metrics = {};
+  StepTimes times = {};
+  std::optional<TrainingProgress> progress = {};  ///< None: how long the training is was not told.
+  std::vector<LoggedValue> logged = {};           ///< At most kMostLogged.
 };
 
 /// The operation that has waited longest for another rank, or null.
 [[nodiscard]] const OpSnapshot* longest_wait(const ProcessSnapshot& process);
 
-/// begin/set_phase/end: one writer at a time (the holder of the baton). set_step: any thread. Never
-/// blocks or allocates.
+/// begin/set_phase/end: one writer at a time (the holder of the baton). Never blocks or allocates.
 class FlightRecorder {
  public:
   struct Options {
@@ -94,9 +97,11 @@ class FlightRecorder {
   /// `phase`: kQueued, or a later one for an operation that starts at once, or has `since`.
   Handle begin(const OpRecord& op, Phase phase = Phase::kQueued, std::optional<Time> since = {});
   void set_phase(Handle handle, Phase phase, int32_t waiting_for = -1);
-  /// Counts a failure, whether the record is still there or not. None: it is over now.
-  void end(Handle handle, Code code, std::optional<Time> when = {});
-  void set_step(uint64_t step);
+  /// Counts a failure, whether the record is still there or not. None: it is over now. Returns how
+  /// long the operation has run; zero if the record is another one's.
+  Duration end(Handle handle, Code code, std::optional<Time> when = {});
+  /// What the program tells of its steps. Thread-safe.
+  [[nodiscard]] StepLog& steps() const;
   /// The numbers in the same memory, which they keep.
   [[nodiscard]] const Metrics& metrics() const;
   /// The sealed memfd named "corro-flight"; pass it on to let others read. Owned by the recorder.

@@ -19,7 +19,7 @@ std::unique_ptr<FlightRecorder> make(uint32_t capacity = 8) {
 
 TEST(FlightRecorder, ShowsWhoAndWhatAndHowFar) {
   auto recorder = make();
-  recorder->set_step(1204);
+  recorder->steps().set_step(1204);
   const auto handle = recorder->begin({.op_id = 7,
                                        .lane = 3,
                                        .kind = OpKind::kReduce,

@@ -37,6 +37,14 @@ constexpr std::array<MetricInfo, kMetricCount> kMetrics = {{
     {"arena_bytes", kGauge, "bytes", "", "Shared memory taken by tensors and by the engine."},
     {"group_polls", kCounter, "calls", "",
      "Times that a group was looked at for something to move; idle groups are not."},
+    {"steps", kCounter, "steps", "", "Training steps that have ended."},
+    {"step_ns", kCounter, "nanoseconds", "", "Time that these steps took."},
+    {"step_wait_ns", kCounter, "nanoseconds", "",
+     "Time of these steps in which threads waited for collectives, all together."},
+    {"wait_ns", kCounter, "nanoseconds", "",
+     "Time in which threads waited for collectives, all together."},
+    {"recent_step_ns", kGauge, "nanoseconds", "", "Time of a step, smoothed over ten."},
+    {"recent_wait_ns", kGauge, "nanoseconds", "", "Of that what threads waited, smoothed alike."},
 }};
 
 }  // namespace

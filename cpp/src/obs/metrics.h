@@ -48,8 +48,14 @@ enum class Metric : uint8_t {
   kPlans,
   kArenaBytes,
   kGroupPolls,
+  kSteps,  ///< StepLog counts these.
+  kStepNs,
+  kStepWaitNs,
+  kWaitNs,
+  kRecentStepNs,
+  kRecentWaitNs,
 };
-inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kGroupPolls) + 1;
+inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kRecentWaitNs) + 1;
 
 enum class MetricKind : uint8_t {
   kCounter,  ///< Only grows.
@@ -59,7 +65,7 @@ enum class MetricKind : uint8_t {
 struct MetricInfo {
   std::string_view name;  ///< As in C, Python and JSON; several metrics may share one.
   MetricKind kind;
-  std::string_view unit;
+  std::string_view unit;       ///< "nanoseconds": the name ends in _ns.
   std::string_view transport;  ///< Tells metrics of one name apart; "" if there is only one.
   std::string_view help;       ///< A sentence.
 };
@@ -91,6 +97,10 @@ class Metrics {
   }
   void set(Metric metric, uint64_t value) const {
     cell(metric).store(value, std::memory_order_relaxed);
+  }
+  /// As add(), of a metric with many writers.
+  void add_shared(Metric metric, uint64_t more) const {
+    cell(metric).fetch_add(more, std::memory_order_relaxed);
   }
   [[nodiscard]] uint64_t value(Metric metric) const {
     return cell(metric).load(std::memory_order_relaxed);

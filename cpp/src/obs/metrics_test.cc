@@ -47,7 +47,7 @@ TEST(Metrics, CopiesWriteTheSameNumbers) {
 
 TEST(Metrics, TheRecorderCountsOperationsAndFailures) {
   auto recorder = make_recorder();
-  recorder->set_step(17);
+  recorder->steps().set_step(17);
   for (int i = 0; i < 10; ++i)
     recorder->end(recorder->begin({}), i % 5 == 0 ? Code::kUnavailable : Code::kOk);
   EXPECT_EQ(recorder->metrics().value(Metric::kOps), 10U) << "more than the ring has room for";

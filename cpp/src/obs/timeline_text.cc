@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "obs/characters.h"
+
 namespace corro::obs {
 namespace {
 
@@ -15,26 +17,6 @@ constexpr int kLanesOfRanks = 1 << 30;
 constexpr int kFirstPlace = -(1 << 20);
 /// What overlaps even more is shown in the last row.
 constexpr size_t kMostRows = 64;
-
-/// The length of the UTF-8 character that begins there, or 0.
-size_t character_at(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(at);
-  const size_t length = first < 0x80   ? 1
-                        : first < 0xC2 ? 0
-                        : first < 0xE0 ? 2
-                        : first < 0xF0 ? 3
-                        : first < 0xF5 ? 4
-                                       : 0;
-  if (length == 0 || at + length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xC0U) != 0x80U) return 0;
-  }
-  const unsigned char second = length > 1 ? byte(at + 1) : 0;
-  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool beyond = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
-  return overlong || beyond ? 0 : length;
-}
 
 double microseconds(uint64_t time_ns, int64_t offset_ns) {
   return static_cast<double>(static_cast<int64_t>(time_ns) + offset_ns) / 1e3;

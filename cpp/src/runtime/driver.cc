@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "io/futex.h"
+#include "runtime/wait_timer.h"
 
 namespace corro::runtime {
 namespace {
@@ -135,6 +136,7 @@ void Driver::try_run(Group& group, const std::shared_ptr<WorkState>& work) {
 
 void Driver::try_run(Group& group, const std::shared_ptr<WorkState>& work, const WorkState& until) {
   if (!baton_.try_take()) return submit(group, work);
+  const WaitTimer timer(engine().recorder().steps());
   const Holder holder(*progress_);
   mover_->run_posts();
   mover_->submit(group, work);
@@ -221,6 +223,7 @@ Status Driver::join(Buckets& buckets) {
 }
 
 Status Driver::wait(const Buckets& buckets, uint32_t bucket, Duration timeout) {
+  const WaitTimer timer(engine().recorder().steps());
   if (!buckets.over(bucket) && baton_.try_take()) {
     const Holder holder(*progress_);
     move_until([&buckets, bucket] { return buckets.over(bucket); });

@@ -162,7 +162,7 @@ bool NowOperation::finish(Status& status) {
   EngineParts& parts = lane_->parts_;
   lane_->fabric_->set_completed(exchange_->op() + 1);
   lane_->executor_->complete(ticket_);
-  parts.recorder->end(record_, status.code());
+  parts.recorder->steps().add_wait(parts.recorder->end(record_, status.code()));
   parts.timeline.end(span_, status.code());
   return true;
 }
