@@ -56,8 +56,12 @@ void fields(Is<obs::OpSnapshot> auto& o, auto& a) {
 }
 void fields(Is<obs::TracedOp> auto& o, auto& a) { a(o.op), a(o.step); }
 void fields(Is<obs::ProcessTrace> auto& o, auto& a) { a(o.step), a(o.operations); }
+void fields(Is<obs::StepTimes> auto& o, auto& a) { a(o.steps), a(o.step_ns), a(o.wait_ns); }
+void fields(Is<obs::TrainingProgress> auto& o, auto& a) { a(o.step), a(o.of); }
+void fields(Is<obs::LoggedValue> auto& o, auto& a) { a(o.name), a(o.value), a(o.step); }
 void fields(Is<obs::ProcessSnapshot> auto& o, auto& a) {
-  a(o.rank), a(o.size), a(o.pid), a(o.step), a(o.operations), a(o.recent);
+  a(o.rank), a(o.size), a(o.pid), a(o.step), a(o.operations), a(o.recent), a(o.times);
+  a(o.progress), a(o.logged);
 }
 void fields(Is<diagnosis::RankEnd> auto& o, auto& a) {
   a(o.rank), a(o.pid), a(o.ended), a(o.stopped), a(o.status), a(o.out_of_memory), a(o.crash);
@@ -258,6 +262,16 @@ class FieldReader {
   template <typename T>
   void operator()(std::vector<T>& items) {
     for (uint32_t left = count(); ok_ && left > 0; --left) (*this)(items.emplace_back());
+  }
+  /// No more than a process can have.
+  void operator()(std::vector<obs::LoggedValue>& values) {
+    const uint32_t items = count();
+    ok_ = ok_ && items <= obs::kMostLogged;
+    for (uint32_t left = items; ok_ && left > 0; --left) {
+      obs::LoggedValue& value = values.emplace_back();
+      (*this)(value);
+      ok_ = ok_ && !value.name.empty() && value.name.size() <= obs::kLoggedNameBytes;
+    }
   }
   void operator()(Variables& variables) {
     for (uint32_t left = count(); ok_ && left > 0; --left) {

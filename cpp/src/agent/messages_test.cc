@@ -7,6 +7,8 @@
 
 #include <sys/socket.h>
 
+#include <bit>
+
 namespace corro::agent {
 namespace {
 
@@ -38,6 +40,9 @@ diagnosis::RankEnd some_end() {
   firing.op.kind = {};
   firing.plan_lane = "rank5";
   end.flight->recent.push_back(firing);
+  end.flight->times = {.steps = 16, .step_ns = 400, .wait_ns = 100};
+  end.flight->progress = {.step = 17, .of = 90};
+  end.flight->logged = {{.name = "loss", .value = 0.5, .step = 17}, {.name = "güte", .value = -1}};
   end.at = {"data.py", 3, "load", "next(it)"};
   end.paused = true;
   return end;
@@ -185,6 +190,39 @@ TEST(Messages, ARanksEndKeepsAllThatTheVerdictNeeds) {
   EXPECT_FALSE(end.flight->recent.at(1).op.kind.has_value());
   EXPECT_EQ(end.flight->recent[1].plan_lane, "rank5");
   EXPECT_EQ(end.flight->recent[0].code, Code::kUnavailable);
+}
+
+TEST(Messages, WhatARankLogsIsOnTheWireAsDocumented) {
+  Seen seen{.end = {}, .clock = {}};
+  seen.end.flight = obs::ProcessSnapshot{.times = {.steps = 16, .step_ns = 400, .wait_ns = 100},
+                                         .progress = {{.step = 17, .of = 90}},
+                                         .logged = {{.name = "ab", .value = 0.5, .step = 17}}};
+  const Bytes encoded = encode_message({some_subject(), seen});
+  constexpr size_t kAfter = 4 * 4 + 1 + 8;  // Where its code was, paused, and the clock.
+  constexpr size_t kLogged = 3 * 8 + 1 + 2 * 8 + 4 + (4 + 2) + 2 * 8;
+  ByteReader in(BytesView(encoded).last(kLogged + kAfter));
+  EXPECT_EQ(in.read<uint64_t>(), 16U);
+  EXPECT_EQ(in.read<uint64_t>(), 400U);
+  EXPECT_EQ(in.read<uint64_t>(), 100U);
+  EXPECT_EQ(in.read<uint8_t>(), 1) << "it has told how long the training is";
+  EXPECT_EQ(in.read<uint64_t>(), 17U);
+  EXPECT_EQ(in.read<uint64_t>(), 90U);
+  EXPECT_EQ(in.read<uint32_t>(), 1U) << "values";
+  EXPECT_EQ(in.read_string(9), "ab");
+  EXPECT_EQ(in.read<uint64_t>(), std::bit_cast<uint64_t>(0.5));
+  EXPECT_EQ(in.read<uint64_t>(), 17U);
+}
+
+TEST(Messages, MoreThanAProcessCanLogIsRefused) {
+  const auto is_read = [](std::vector<obs::LoggedValue> logged) {
+    Seen seen{.end = {}, .clock = {}};
+    seen.end.flight = obs::ProcessSnapshot{.logged = std::move(logged)};
+    return decode_message(without_length(encode_message({some_subject(), seen}))).ok();
+  };
+  EXPECT_TRUE(is_read(std::vector<obs::LoggedValue>(obs::kMostLogged, {.name = "loss"})));
+  EXPECT_FALSE(is_read(std::vector<obs::LoggedValue>(obs::kMostLogged + 1, {.name = "loss"})));
+  EXPECT_FALSE(is_read({{.name = ""}}));
+  EXPECT_FALSE(is_read({{.name = std::string(obs::kLoggedNameBytes + 1, 'x')}}));
 }
 
 TEST(Messages, WhatIsCutShortOrTooLongIsRefused) {

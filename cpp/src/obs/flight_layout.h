@@ -122,8 +122,7 @@ struct FlightState {
 /// read again a few times, and left out if its writer has stopped there.
 [[nodiscard]] std::vector<LoggedValue> read_logged(const FlightLogged& logged);
 /// Reads the header, the metrics, what was logged and every valid record. `capacity` has been
-/// checked against the
-/// memory's size.
+/// checked against the memory's size.
 [[nodiscard]] ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity);
 /// The same with the step of each record: oldest first.
 [[nodiscard]] ProcessTrace trace_memory(const std::byte* memory, uint32_t capacity);
