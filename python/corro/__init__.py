@@ -34,6 +34,7 @@ from corro._context import (
     watch_waits,
     world,
 )
+from corro._log import log
 from corro._reduce_op import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 from corro.errors import (
     AbortedError,
@@ -106,6 +107,7 @@ __all__ = [
     "load_plan",
     "local_rank",
     "local_size",
+    "log",
     "new_group",
     "node_rank",
     "parallelize",

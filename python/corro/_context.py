@@ -609,6 +609,11 @@ def current() -> Context:
     raise FailedPreconditionError(f"corro {state}; call corro.init() first")
 
 
+def current_or_none() -> Context | None:
+    """Returns the same; None before init(), after shutdown(), and where no other rank is."""
+    return None if _current is None or _current.engine.closed else _current
+
+
 def _here() -> Context:
     """Returns the same to who only asks about ranks. A joiner joins."""
     global _current, _early

@@ -8,6 +8,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -166,6 +167,17 @@ class Engine {
     corro_engine* engine = ref_->get();
     ref_->checked([&](corro_error* error) { return corro_engine_set_step(engine, step, error); });
   }
+  /// `of`: 0: not said.
+  void log(uint64_t step, const std::vector<std::pair<std::string, double>>& values, uint64_t of) {
+    corro_engine* engine = ref_->get();
+    std::vector<corro_named_value> named;
+    named.reserve(values.size());
+    for (const auto& [name, value] : values)
+      named.push_back({.name = name.c_str(), .value = value});
+    ref_->checked([&](corro_error* error) {
+      return corro_engine_log(engine, step, named.data(), named.size(), of, error);
+    });
+  }
   /// The rank that is waited for, the operation, its name, seconds; None: nobody waits.
   std::optional<std::tuple<int, std::string, std::string, double>> longest_wait() {
     corro_engine* engine = ref_->get();
@@ -302,6 +314,7 @@ NB_MODULE(_native, module) {
       .def("group", &Engine::group, "ranks"_a, "name"_a = nb::none())
       .def("end_epoch", &Engine::end_epoch, "why"_a)
       .def("set_step", &Engine::set_step, "step"_a)
+      .def("log", &Engine::log, "step"_a, "values"_a, "of"_a)
       .def("longest_wait", &Engine::longest_wait)
       .def("start_timeline", &Engine::start_timeline, "path"_a, "mark_cycles"_a)
       .def("stop_timeline", &Engine::stop_timeline)
