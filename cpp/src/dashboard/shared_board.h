@@ -12,7 +12,7 @@
 
 namespace corro::dashboard {
 
-/// copy() and opened() are thread-safe; all else is the loop's.
+/// copy() is thread-safe; all else is the loop's.
 class SharedBoard {
  public:
   SharedBoard() = default;
@@ -26,11 +26,9 @@ class SharedBoard {
   /// When the picture was shown that it has now; zero: there is none yet.
   [[nodiscard]] Time shown() const { return shown_; }
 
-  [[nodiscard]] UnixTime opened() const { return opened_; }
   [[nodiscard]] Board copy() const { return *board_.lock(); }
 
  private:
-  const UnixTime opened_ = wall_now();
   Time shown_{};
   bool is_changed_ = true;
   mutable Guarded<Board> board_;

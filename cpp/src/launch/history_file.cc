@@ -5,14 +5,15 @@
 
 namespace corro::launch {
 
-Result<HistoryFile> HistoryFile::create(const LaunchPlan& plan, Earlier earlier) {
+Result<HistoryFile> HistoryFile::create(const LaunchPlan& plan, UnixTime started) {
+  const Earlier earlier = plan.resumed ? Earlier::kKept : Earlier::kDropped;
   HistoryFile made;
   const std::string path = fmt::format("{}/{}", plan.job.log_dir, dashboard::kHistoryFile);
   CORRO_ASSIGN(made.file_, AppendedFile::create(path, "--log-dir", earlier));
   CORRO_TRY(made.append(
       made.writer_.begin({.job = plan.job.job_id,
                           .command = fmt::format("{}", fmt::join(plan.options.command, " ")),
-                          .started = made.opened_})));
+                          .started = started})));
   return made;
 }
 

@@ -13,10 +13,8 @@ namespace corro::launch {
 /// more is written.
 class HistoryFile {
  public:
-  /// Opens the file in the folder of the logs. The failure says what to do: --log-dir.
-  static Result<HistoryFile> create(const LaunchPlan& plan, Earlier earlier);
-
-  [[nodiscard]] UnixTime opened() const { return opened_; }
+  /// Opens the file in the folder of the logs, which is there. The failure says what to do: --log-dir.
+  static Result<HistoryFile> create(const LaunchPlan& plan, UnixTime started);
 
   /// A picture is wanted.
   [[nodiscard]] bool due(UnixTime now) const { return writer_.due() <= now; }
@@ -28,7 +26,6 @@ class HistoryFile {
  private:
   Status append(const std::string& lines);
 
-  UnixTime opened_ = wall_now();
   AppendedFile file_;
   dashboard::HistoryWriter writer_;
   bool failed_ = false;

@@ -61,6 +61,6 @@ Job::Job(Opened opened)
       output(plan, std::move(opened.files), std::move(opened.writer), caller ? caller->fd() : -1),
       course(plan.job, new_members(wire::digest_of(plan.job.job_id), plan.job.places()),
              course_options(plan, policy), started),
-      display(std::move(opened.display), course, plan) {}
+      display(std::move(opened.display), course, plan, output) {}
 
 }  // namespace corro::launch

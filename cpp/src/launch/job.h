@@ -37,7 +37,7 @@ struct Job {
     JobOutput::Files files;
     std::unique_ptr<screen::ScreenWriter> writer;
     std::shared_ptr<PolicyCommand> policy;  ///< Null: none.
-    JobDisplay::Opened display = {};
+    JobDisplay::Opened display;
   };
 
   explicit Job(Opened opened);

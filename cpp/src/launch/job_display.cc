@@ -7,7 +7,23 @@
 
 namespace corro::launch {
 
-void JobDisplay::hear(const Event& event) { opened_.board->hear(happening_of(event, wall_now())); }
+Result<JobDisplay::Opened> JobDisplay::open(const LaunchPlan& plan) {
+  const UnixTime started = wall_now();
+  CORRO_ASSIGN(HistoryFile history, HistoryFile::create(plan, started));
+  return Opened{.started = started,
+                .history = std::move(history),
+                .board = std::make_unique<dashboard::SharedBoard>()};
+}
+
+void JobDisplay::hear(const Event& event) {
+  dashboard::Happening happening = happening_of(event, wall_now());
+  output_.note_incomplete(opened_.history.hear(happening));
+  opened_.board->hear(std::move(happening));
+}
+
+void JobDisplay::look(Time now) {
+  if (!is_over_ && opened_.history.due(wall_now())) show(now);
+}
 
 Time JobDisplay::due() const {
   return opened_.dashboard == nullptr || is_over_ ? Time::never() : opened_.board->due();
@@ -18,8 +34,18 @@ void JobDisplay::tick(Time now) {
 }
 
 void JobDisplay::refresh(Time now) {
-  dashboard::SharedBoard& board = *opened_.board;
-  if (!is_over_ && board.due() <= now) board.show(picture_of(course_, plan_, board.opened()), now);
+  if (!is_over_ && opened_.board->due() <= now) show(now);
+}
+
+dashboard::JobPicture JobDisplay::picture() const {
+  return picture_of(course_, plan_, opened_.started);
+}
+
+void JobDisplay::show(Time now) {
+  dashboard::JobPicture made = picture();
+  const UnixTime clock = wall_now();
+  if (opened_.history.due(clock)) output_.note_incomplete(opened_.history.show(made, clock));
+  opened_.board->show(std::move(made), now);
 }
 
 const std::string& JobDisplay::text(Time now) {
@@ -32,8 +58,9 @@ const std::string& JobDisplay::text(Time now) {
 
 void JobDisplay::end(const Ending& ending, Time now) {
   is_over_ = true;
-  dashboard::SharedBoard& board = *opened_.board;
-  board.show(picture_of_end(picture_of(course_, plan_, board.opened()), ending), now);
+  dashboard::JobPicture last = picture_of_end(picture(), ending);
+  output_.note_incomplete(opened_.history.end(last, wall_now()));
+  opened_.board->show(std::move(last), now);
 }
 
 bool JobDisplay::is_watched(Time now) const {

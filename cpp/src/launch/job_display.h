@@ -1,12 +1,14 @@
-// JobDisplay: what a job shows to whoever looks: browsers and Prometheus (--dashboard), and the
-// commands of its user (`corro status`, `corro top`).
+// JobDisplay: the pictures of a job, and who gets them: browsers and Prometheus (--dashboard), the
+// commands of its user (`corro status`, `corro top`), and history.jsonl, for `corro dash`.
 //
 //   display.hear(event);                          // each event
+//   display.look(now);                            // once a second: for the history
 //   if (display.due() <= now) display.tick(now);  // for a dashboard
 //   send(display.text(now));                      // to a command that asks
 //
-// Nobody looks: it hears events, and does nothing else. A picture is made when one is due
-// (dashboard/shared_board.h), however many ask for it.
+// Each picture goes to the board, and to the history if that wants one. The history wants one a second,
+// and fewer once they are many (dashboard/history.h); a dashboard, and who asks, one a second, and soon
+// after something has happened (dashboard/shared_board.h), however many look.
 #pragma once
 
 #include <memory>
@@ -16,24 +18,33 @@
 #include "dashboard/dashboard.h"
 #include "dashboard/shared_board.h"
 #include "launch/events.h"
+#include "launch/history_file.h"
 #include "launch/job_course.h"
+#include "launch/job_output.h"
 #include "launch/job_record.h"
 #include "launch/plan.h"
 
 namespace corro::launch {
 
-/// Loop-confined. Course and plan outlive it.
+/// Loop-confined. Course, plan and output outlive it.
 class JobDisplay {
  public:
   struct Opened {
-    std::unique_ptr<dashboard::SharedBoard> board = std::make_unique<dashboard::SharedBoard>();
+    UnixTime started{};
+    HistoryFile history;
+    std::unique_ptr<dashboard::SharedBoard> board;
     std::unique_ptr<dashboard::Dashboard> dashboard = nullptr;  ///< Null: nobody wants one.
   };
+  /// Opens the history in the folder of the logs, which is there, and a board; no dashboard yet. The
+  /// job has started now.
+  static Result<Opened> open(const LaunchPlan& plan);
 
-  JobDisplay(Opened opened, const JobCourse& course, const LaunchPlan& plan)
-      : opened_(std::move(opened)), course_(course), plan_(plan) {}
+  /// `output`: is told once if the history cannot be written.
+  JobDisplay(Opened opened, const JobCourse& course, const LaunchPlan& plan, JobOutput& output)
+      : opened_(std::move(opened)), course_(course), plan_(plan), output_(output) {}
 
   void hear(const Event& event);
+  void look(Time now);
   /// When tick() has something to do; Time::never() without a dashboard, and once the job is over.
   [[nodiscard]] Time due() const;
   void tick(Time now);
@@ -47,12 +58,15 @@ class JobDisplay {
   [[nodiscard]] bool is_watched(Time now) const;
 
  private:
-  /// Another picture, if one is due.
+  [[nodiscard]] dashboard::JobPicture picture() const;
+  /// Another picture, if the board wants one.
   void refresh(Time now);
+  void show(Time now);
 
   Opened opened_;
   const JobCourse& course_;
   const LaunchPlan& plan_;
+  JobOutput& output_;
   bool is_over_ = false;
   std::string text_;
   Time written_{};  ///< When the picture was shown of which text_ is.

@@ -5,7 +5,6 @@
 
 #include "diagnosis/error_file.h"
 #include "diagnosis/flight_text.h"
-#include "launch/job_picture.h"
 #include "launch/rank_start.h"
 
 namespace corro::launch {
@@ -35,8 +34,7 @@ Result<JobOutput::Files> JobOutput::open_files(const LaunchPlan& plan) {
   const Earlier earlier = plan.resumed ? Earlier::kKept : Earlier::kDropped;
   CORRO_ASSIGN(LogFiles logs,
                LogFiles::create(plan.job.log_dir, plan.job.places(), plan.job.servers, earlier));
-  CORRO_ASSIGN(HistoryFile history, HistoryFile::create(plan, earlier));
-  Files files{.logs = std::move(logs), .history = std::move(history), .streams = {}, .events = {}};
+  Files files{.logs = std::move(logs), .streams = {}, .events = {}};
   const RunOptions& options = plan.options;
   if (!options.output_dir.empty()) {
     CORRO_ASSIGN(files.streams,
@@ -92,7 +90,6 @@ void JobOutput::show_server(io::Output stream, const std::string& lines) {
   if (!lines.empty() && (stream == io::Output::kErr || verbose_)) note(lines);
 }
 
-/// The job goes on: it is not about its files.
 void JobOutput::note_incomplete(const Status& status) {
   if (!status.ok())
     note(fmt::format("corro: files are incomplete from here on: {}\n", status.message()));
@@ -103,7 +100,6 @@ void JobOutput::set_status(const std::string& line) {
 }
 
 void JobOutput::emit(const Event& event) {
-  note_incomplete(files_.history.hear(happening_of(event, wall_now())));
   if (files_.events) {
     if (const Status status = files_.events->append(event); !status.ok())
       note(fmt::format("corro: events are missing: {}\n", status.message()));
@@ -113,14 +109,6 @@ void JobOutput::emit(const Event& event) {
       files_.logs.write_file("failure.json", diagnosis::format_json(*event.report));
   if (!status.ok()) note(fmt::format("corro: {}\n", status.message()));
   diagnosis::write_error_file(error_file_, *event.report);
-}
-
-void JobOutput::record(const dashboard::JobPicture& picture) {
-  note_incomplete(files_.history.show(picture, wall_now()));
-}
-
-void JobOutput::record_end(const dashboard::JobPicture& picture) {
-  note_incomplete(files_.history.end(picture, wall_now()));
 }
 
 void JobOutput::settle(int culprit, Time now) {

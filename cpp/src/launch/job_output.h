@@ -2,8 +2,8 @@
 // what happens.
 //
 //   screen    what ranks print (screen/screen.h) and corro's lines; a thread writes it
-//   files     rank-N.log, server-N.log, history.jsonl and failure.json in the folder of the logs; those
-//             of --output-dir
+//   files     rank-N.log, server-N.log and failure.json in the folder of the logs; those of
+//             --output-dir
 //   events    --events
 //   caller    what the ranks of corro.run() return, and how the job ended
 #pragma once
@@ -15,7 +15,6 @@
 #include "agent/messages.h"
 #include "launch/caller.h"
 #include "launch/events.h"
-#include "launch/history_file.h"
 #include "launch/log_files.h"
 #include "launch/output_files.h"
 #include "launch/plan.h"
@@ -33,7 +32,6 @@ class JobOutput {
  public:
   struct Files {
     LogFiles logs;
-    HistoryFile history;
     std::optional<OutputFiles> streams;
     std::optional<EventFile> events;
   };
@@ -61,12 +59,8 @@ class JobOutput {
   void set_status(const std::string& line);
   void end_status(const std::string& over) { screen_.end_status(over); }
   void emit(const Event& event);
-  /// When the job of the history has begun, and whether a picture of it is wanted now.
-  [[nodiscard]] UnixTime opened() const { return files_.history.opened(); }
-  [[nodiscard]] bool wants_picture() const { return files_.history.due(wall_now()); }
-  /// Keeps the picture for `corro dash`.
-  void record(const dashboard::JobPicture& picture);
-  void record_end(const dashboard::JobPicture& picture);
+  /// A file could not be written; said to the user, and the job goes on.
+  void note_incomplete(const Status& status);
 
   /// Shows what has waited long enough.
   void tick(Time now) { screen_.tick(now); }
@@ -86,7 +80,6 @@ class JobOutput {
   [[nodiscard]] const std::string& log_directory() const { return files_.logs.directory(); }
 
  private:
-  void note_incomplete(const Status& status);
   void show_server(io::Output stream, const std::string& lines);
 
   const std::string error_file_;  ///< TORCHELASTIC_ERROR_FILE of the job; "": none.

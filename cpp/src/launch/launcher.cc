@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <csignal>
 
-#include "launch/job_picture.h"
 #include "launch/last_word.h"
 #include "launch/run_job.h"
 
@@ -129,8 +128,7 @@ void Launcher::look(Time now) {
   const bool goes_on = job_.course.goes_on();
   job_.course.look(now);
   orders_.carry_out();
-  if (job_.output.wants_picture())
-    job_.output.record(picture_of(job_.course, job_.plan, job_.output.opened()));
+  job_.display.look(now);
   job_.agents.look_for_silence(now);
   input_.look();
   // By these looks other hosts know that the launcher lives, to the end. Each is answered in time.
@@ -162,8 +160,6 @@ int Launcher::leave() {
 /// The history has the end. Whoever looks sees it, too: the dashboard's page asks once a second, and
 /// `corro top` reads what it is sent. Nobody else waits.
 void Launcher::show_end(const Ending& ending) {
-  job_.output.record_end(
-      picture_of_end(picture_of(job_.course, job_.plan, job_.output.opened()), ending));
   const Time now = monotonic_now();
   job_.display.end(ending, now);
   user_.answer();

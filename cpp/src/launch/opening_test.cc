@@ -42,7 +42,8 @@ struct Opened {
              .caller = std::nullopt,
              .files = JobOutput::open_files(plan).value(),
              .writer = screen::ScreenWriter::create().value(),
-             .policy = nullptr}) {}
+             .policy = nullptr,
+             .display = JobDisplay::open(plan).value()}) {}
 };
 
 TEST(Opening, GivesHostsSomeTimeToAnswer) {

@@ -44,6 +44,7 @@ struct Surroundings {
 Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPlan& plan,
                                         Surroundings& around) {
   CORRO_ASSIGN(JobOutput::Files files, JobOutput::open_files(plan));
+  CORRO_ASSIGN(JobDisplay::Opened display, JobDisplay::open(plan));
   CORRO_ASSIGN(Agents agents,
                Agents::create(plan.job.hosts, {.job = wire::digest_of(plan.job.job_id),
                                                .shell = agent::remote_shell(plan.options.rsh),
@@ -55,7 +56,6 @@ Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPla
   CORRO_ASSIGN(io::Loop loop, io::Loop::create());
   CORRO_ASSIGN(auto writer, screen::ScreenWriter::create());  // A thread: after the fork.
   CORRO_ASSIGN(auto policy, start_policy(plan.options.policy, around.signals.before));
-  JobDisplay::Opened display;
   // Has a thread, too.
   CORRO_ASSIGN(display.dashboard, around.room.open(*display.board, plan.job.log_dir));
   Job job({.plan = plan,
