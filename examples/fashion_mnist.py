@@ -81,11 +81,15 @@ for epoch in range(first, args.epochs):
         loss.backward()
         optimizer.step()
         scheduler.step()
+        corro.log(loss=loss, step=epoch * steps + step + 1, of=args.epochs * steps)  # (corro)
         if rank == 0 and (step % 20 == 19 or step + 1 == steps):
             done = 30 * (step + 1) // steps
             bar = f"\repoch {epoch + 1}/{args.epochs} " + "#" * done + "." * (30 - done)
             print(f"{bar} loss {loss:.3f}", end="", flush=True)
     reached = accuracy(*test_set)
+    corro.log(
+        accuracy=reached
+    )  # (corro) Who looks at the dashboard sees both, and how long it takes.
     if rank == 0:
         print(f"  accuracy {reached:.4f}")
         if args.checkpoint:

@@ -49,10 +49,24 @@ void Board::hear(Happening happening) {
 
 void Board::show(JobPicture picture, UnixTime now) {
   picture_ = std::move(picture);
+  note_step(now);
+  note_metrics(now);
+}
+
+void Board::note_step(UnixTime now) {
   const auto range = steps_of(picture_.ranks);
   if (!range || (!steps_.empty() && now < steps_.back().at + kBetweenPoints)) return;
   steps_.push_back({.at = now, .step = range->most});
-  if (steps_.size() > kMostSteps) steps_.pop_front();
+  if (steps_.size() > kMostSteps) steps_.erase(steps_.begin());
+}
+
+void Board::note_metrics(UnixTime now) {
+  for (const Metric& one : metrics_of(picture_.ranks)) {
+    auto found = std::ranges::find(courses_, one.name, &Course::name);
+    if (found == courses_.end() && courses_.size() == kMostNames) continue;
+    if (found == courses_.end()) found = courses_.insert(found, {.name = one.name, .series = {}});
+    found->series.add({.at = now, .step = one.step, .value = one.mean});
+  }
 }
 
 uint64_t Board::count(const std::string& kind) const {

@@ -8,8 +8,11 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "dashboard/picture.h"
+#include "dashboard/series.h"
+#include "dashboard/training.h"
 
 namespace corro::dashboard {
 
@@ -20,9 +23,10 @@ inline constexpr size_t kMostSteps = 600;
 /// Pure: time is injected. Externally synchronized.
 class Board {
  public:
-  struct Point {
-    UnixTime at{};
-    uint64_t step = 0;
+  /// The mean of a metric over the job's time.
+  struct Course {
+    std::string name;
+    Series series;
   };
 
   /// Steps are counted and left out: they come so often that they would push out all else.
@@ -34,7 +38,9 @@ class Board {
   /// The last ones, the newest one last.
   [[nodiscard]] const std::deque<Happening>& happenings() const { return happenings_; }
   /// The newest step of any rank, at most once a second.
-  [[nodiscard]] const std::deque<Point>& steps() const { return steps_; }
+  [[nodiscard]] const std::vector<StepPoint>& steps() const { return steps_; }
+  /// Of each metric that ranks have logged, in the order in which they came; at most kMostNames.
+  [[nodiscard]] const std::vector<Course>& courses() const { return courses_; }
   /// How many of this kind have happened, ever.
   [[nodiscard]] uint64_t count(const std::string& kind) const;
   /// Times that ranks have waited too long.
@@ -43,9 +49,13 @@ class Board {
   [[nodiscard]] const std::optional<uint64_t>& checkpoint() const { return checkpoint_; }
 
  private:
+  void note_step(UnixTime now);
+  void note_metrics(UnixTime now);
+
   JobPicture picture_;
   std::deque<Happening> happenings_;
-  std::deque<Point> steps_;
+  std::vector<StepPoint> steps_;
+  std::vector<Course> courses_;
   std::map<std::string, uint64_t> counts_;
   uint64_t waits_ = 0;
   std::optional<uint64_t> checkpoint_;

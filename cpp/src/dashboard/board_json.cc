@@ -1,5 +1,6 @@
 #include "dashboard/board_json.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -16,7 +17,57 @@ constexpr uint64_t kMostPlaces = 1U << 16U;
 
 Json number_or_null(int number) { return number < 0 ? Json() : Json(number); }
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-Json step_or_null(const std::optional<uint64_t>& step) { return step ? Json(*step) : Json(); }
+
+/// JSON knows no others: they are the words that JavaScript's Number() and Python's float() take.
+Json json_of_number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
+  return value;
+}
+
+template <typename Number>
+Json json_or_null(const std::optional<Number>& value) {
+  return value ? Json(*value) : Json();
+}
+
+/// {"loss": [step, value]}.
+Json values_or_null(const std::vector<LoggedValue>& values) {
+  Json json;
+  for (const LoggedValue& one : values)
+    json[one.name] = Json::array({one.step, json_of_number(one.value)});
+  return json;
+}
+
+Json json_of_metric(const Metric& metric, const Board::Course& course) {
+  Json points = Json::array();
+  for (const Series::Point& one : course.series.points())
+    points.push_back({seconds_of(one.at), one.step, json_of_number(one.value)});
+  return {{"name", metric.name},
+          {"step", metric.step},
+          {"mean", json_of_number(metric.mean)},
+          {"least", json_of_number(metric.least)},
+          {"most", json_of_number(metric.most)},
+          {"ranks", metric.ranks},
+          {"points", std::move(points)}};
+}
+
+Json list_metrics(const Board& board) {
+  Json json = Json::array();
+  const std::vector<Metric> metrics = metrics_of(board.picture().ranks);
+  for (const Board::Course& course : board.courses()) {
+    const auto metric = std::ranges::find(metrics, course.name, &Metric::name);
+    if (metric != metrics.end()) json.push_back(json_of_metric(*metric, course));
+  }
+  return json;
+}
+
+Json progress_or_null(const std::optional<Progress>& progress) {
+  if (!progress) return {};
+  return {{"step", progress->step},
+          {"of", json_or_null(progress->of)},
+          {"steps_per_second", json_or_null(progress->steps_per_second)},
+          {"eta_seconds", json_or_null(progress->eta_seconds)}};
+}
 
 // A field that is missing leaves the value as it is; null is what there is none of.
 
@@ -46,11 +97,42 @@ bool read_number(const Json& json, const char* name, Number& value, Number none)
   return true;
 }
 
-bool read_step(const Json& json, std::optional<uint64_t>& step) {
-  const Json* field = field_of(json, "step");
+bool read_step(const Json& json, const char* name, std::optional<uint64_t>& step) {
+  const Json* field = field_of(json, name);
   if (field == nullptr) return true;
   if (!field->is_null() && !field->is_number_unsigned()) return false;
   step = field->is_null() ? std::nullopt : std::optional(field->get<uint64_t>());
+  return true;
+}
+
+bool read_real(const Json& json, const char* name, std::optional<double>& value) {
+  const Json* field = field_of(json, name);
+  if (field == nullptr) return true;
+  if (!field->is_null() && !field->is_number()) return false;
+  value = field->is_null() ? std::nullopt : std::optional(field->get<double>());
+  return true;
+}
+
+/// Of json_of_number().
+std::optional<double> number_of(const Json& json) {
+  if (json.is_number()) return json.get<double>();
+  if (json == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (json == "Infinity") return std::numeric_limits<double>::infinity();
+  if (json == "-Infinity") return -std::numeric_limits<double>::infinity();
+  return std::nullopt;
+}
+
+bool read_values(const Json& json, std::vector<LoggedValue>& values) {
+  const Json* field = field_of(json, "values");
+  if (field == nullptr) return true;
+  values.clear();
+  if (!field->is_null() && !field->is_object()) return false;
+  for (const auto& [name, pair] : field->items()) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_unsigned()) return false;
+    const auto value = number_of(pair[1]);
+    if (!value) return false;
+    values.push_back({.name = name, .value = *value, .step = pair[0].get<uint64_t>()});
+  }
   return true;
 }
 
@@ -86,12 +168,17 @@ Json json_of(const RankRow& one) {
           {"member", one.member},
           {"host", one.host},
           {"state", name_of(one.state)},
-          {"step", step_or_null(one.step)},
+          {"step", json_or_null(one.step)},
           {"operation", text_or_null(one.operation)},
           {"phase", text_or_null(one.phase)},
           {"awaits", number_or_null(one.awaits)},
           {"pid", one.pid == 0 ? Json() : Json(one.pid)},
-          {"cause", text_or_null(one.cause)}};
+          {"cause", text_or_null(one.cause)},
+          {"of", json_or_null(one.of)},
+          {"done", json_or_null(one.done)},
+          {"step_seconds", json_or_null(one.step_seconds)},
+          {"wait_share", json_or_null(one.wait_share)},
+          {"values", values_or_null(one.values)}};
 }
 
 Json json_of(const Happening& one) {
@@ -102,19 +189,26 @@ Json json_of(const Happening& one) {
           {"place", number_or_null(one.place)},
           {"host", text_or_null(one.host)},
           {"cause", text_or_null(one.cause)},
-          {"step", step_or_null(one.step)}};
+          {"step", json_or_null(one.step)}};
 }
 
 Json json_of(const Board& board, UnixTime now) {
   const JobPicture& job = board.picture();
-  Json json{{"summary", job.summary},  {"state", name_of(job.state)},
-            {"job", job.job},          {"command", job.command},
-            {"epoch", job.epoch},      {"started", seconds_of(job.started)},
-            {"now", seconds_of(now)},  {"ranks", Json::array()},
-            {"events", Json::array()}, {"steps", Json::array()}};
+  Json json{{"summary", job.summary},
+            {"state", name_of(job.state)},
+            {"job", job.job},
+            {"command", job.command},
+            {"epoch", job.epoch},
+            {"started", seconds_of(job.started)},
+            {"now", seconds_of(now)},
+            {"ranks", Json::array()},
+            {"events", Json::array()},
+            {"steps", Json::array()},
+            {"progress", progress_or_null(progress_of(job, board.steps(), now))},
+            {"metrics", list_metrics(board)}};
   for (const RankRow& one : job.ranks) json["ranks"].push_back(json_of(one));
   for (const Happening& one : board.happenings()) json["events"].push_back(json_of(one));
-  for (const Board::Point& one : board.steps())
+  for (const StepPoint& one : board.steps())
     json["steps"].push_back(Json::array({seconds_of(one.at), one.step}));
   return json;
 }
@@ -133,10 +227,13 @@ std::optional<int> read_place(const Json& row) {
 bool change(RankRow& row, const Json& fields) {
   return fields.is_object() && read_number(fields, "rank", row.rank, -1) &&
          read_text(fields, "member", row.member) && read_text(fields, "host", row.host) &&
-         read_state(fields, kRankStates, row.state) && read_step(fields, row.step) &&
+         read_state(fields, kRankStates, row.state) && read_step(fields, "step", row.step) &&
          read_text(fields, "operation", row.operation) && read_text(fields, "phase", row.phase) &&
          read_number(fields, "awaits", row.awaits, -1) && read_number(fields, "pid", row.pid, 0) &&
-         read_text(fields, "cause", row.cause);
+         read_text(fields, "cause", row.cause) && read_step(fields, "of", row.of) &&
+         read_step(fields, "done", row.done) &&
+         read_real(fields, "step_seconds", row.step_seconds) &&
+         read_real(fields, "wait_share", row.wait_share) && read_values(fields, row.values);
 }
 
 bool change(JobPicture& picture, const Json& fields) {
@@ -155,7 +252,7 @@ std::optional<Happening> read_happening(const Json& json) {
   const bool is_whole =
       at && read_text(json, "kind", made.kind) && read_number(json, "epoch", made.epoch, 0U) &&
       read_number(json, "rank", made.rank, -1) && read_number(json, "place", made.place, -1) &&
-      read_text(json, "host", made.host) && read_step(json, made.step) &&
+      read_text(json, "host", made.host) && read_step(json, "step", made.step) &&
       read_text(json, "cause", made.cause);
   if (!is_whole) return std::nullopt;
   made.at = *at;

@@ -10,7 +10,7 @@ namespace corro::dashboard {
 
 [[nodiscard]] nlohmann::ordered_json json_of(const RankRow& row);
 [[nodiscard]] nlohmann::ordered_json json_of(const Happening& happening);
-/// The picture, what has happened, and steps over time, as /api/job has them at this time.
+/// The picture, what has happened, and steps and metrics over time, as /api/job has them at this time.
 [[nodiscard]] nlohmann::ordered_json json_of(const Board& board, UnixTime now);
 /// One line of text. Texts that are no UTF-8 have replacement characters.
 [[nodiscard]] std::string text_of(const nlohmann::ordered_json& json);

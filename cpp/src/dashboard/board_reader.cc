@@ -34,7 +34,7 @@ bool read_event(const Json& json, std::vector<Happening>& happenings) {
   return happening.has_value();
 }
 
-bool read_point(const Json& json, std::vector<Board::Point>& steps) {
+bool read_point(const Json& json, std::vector<StepPoint>& steps) {
   if (!json.is_array() || json.size() != 2 || !json[1].is_number_unsigned()) return false;
   const auto time = time_of(json[0]);
   if (time) steps.push_back({.at = *time, .step = json[1].get<uint64_t>()});

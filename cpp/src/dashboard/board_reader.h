@@ -14,7 +14,7 @@ namespace corro::dashboard {
 struct BoardCopy {
   JobPicture picture = {};  ///< `lost` is not written down, and 0.
   std::vector<Happening> happenings = {};
-  std::vector<Board::Point> steps = {};
+  std::vector<StepPoint> steps = {};
   UnixTime now{};
 };
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "dashboard/board_text.h"
@@ -98,6 +99,62 @@ TEST(Board, IsJsonWithNullsForWhatThereIsNoneOf) {
   EXPECT_EQ(event["cause"], "gone");
 }
 
+TEST(Board, KeepsTheCourseOfWhatRanksLog) {
+  Board board;
+  for (uint64_t step = 1; step <= 3; ++step) {
+    JobPicture picture = picture_of(step, step);
+    for (RankRow& row : picture.ranks)
+      row.values = {{"loss", 1.0 / static_cast<double>(step), step}};
+    picture.ranks[0].values.push_back({"naïve", std::nan(""), step});
+    picture.ranks[0].of = 10;
+    picture.ranks[0].done = step;
+    board.show(picture, kStart + seconds(step));
+  }
+  const auto json = nlohmann::json::parse(write_job(board, kStart + seconds(3)));
+  ASSERT_EQ(json["metrics"].size(), 2U);
+  const auto& loss = json["metrics"][0];
+  EXPECT_EQ(loss["name"], "loss");
+  EXPECT_EQ(loss["ranks"], 2);
+  EXPECT_EQ(loss["points"], nlohmann::json::parse("[[1001.0,1,1.0],[1002.0,2,0.5],"
+                                                  "[1003.0,3,0.3333333333333333]]"));
+  EXPECT_EQ(json["metrics"][1]["mean"], "NaN") << "JSON has no such number";
+  EXPECT_EQ(json["metrics"][1]["least"], "NaN");
+  EXPECT_EQ(json["ranks"][1]["values"],
+            nlohmann::json::parse(R"({"loss":[3,0.3333333333333333]})"));
+  EXPECT_EQ(
+      json["progress"],
+      nlohmann::json::parse(R"({"step":3,"of":10,"steps_per_second":1.0,"eta_seconds":7.0})"));
+}
+
+TEST(Board, WithoutWhatRanksLogThereIsNoMetric) {
+  Board board;
+  board.show(picture_of(3, 4), kStart);
+  const auto json = nlohmann::json::parse(write_job(board, kStart));
+  EXPECT_TRUE(json["metrics"].empty());
+  EXPECT_TRUE(json["ranks"][0]["values"].is_null());
+  EXPECT_EQ(json["progress"]["step"], 4);
+  EXPECT_TRUE(json["progress"]["of"].is_null());
+  EXPECT_THAT(write_metrics(board, kStart), Not(HasSubstr("corro_log_value")));
+}
+
+TEST(Board, MetricsHaveOneSeriesForEachName) {
+  Board board;
+  JobPicture picture = picture_of(3, 4);
+  for (RankRow& row : picture.ranks) {
+    row.values = {{"loss", 0.5, 3}, {R"(a"b\)", std::nan(""), 3}};
+    row.of = 30;
+    row.done = 4;
+    row.step_seconds = 2;
+  }
+  board.show(picture, kStart);
+  const std::string text = write_metrics(board, kStart);
+  EXPECT_THAT(text,
+              HasSubstr("# TYPE corro_log_value gauge\ncorro_log_value{name=\"loss\"} 0.5\n"));
+  EXPECT_THAT(text, HasSubstr(R"(corro_log_value{name="a\"b\\"} NaN)"));
+  EXPECT_THAT(text, HasSubstr("\ncorro_job_steps 30\n"));
+  EXPECT_THAT(text, HasSubstr("\ncorro_job_eta_seconds 52\n"));
+}
+
 TEST(Board, TextThatIsNoUtf8IsStillJson) {
   Board board;
   board.hear({.kind = "ended", .cause = "\xff</script>"});
@@ -107,13 +164,13 @@ TEST(Board, TextThatIsNoUtf8IsStillJson) {
 
 TEST(Board, MetricsHaveTypesAndNoRanks) {
   Board board;
-  EXPECT_THAT(write_metrics(board), Not(HasSubstr("corro_job_step_min")));
+  EXPECT_THAT(write_metrics(board, kStart), Not(HasSubstr("corro_job_step_min")));
   board.hear({.kind = "started"});
   board.hear({.kind = "waiting", .cause = "rank 0 waits"});
   board.hear({.kind = "waiting"});
   board.hear({.kind = "checkpoint", .step = 20});
   board.show(picture_of(3, 4), kStart);
-  const std::string text = write_metrics(board);
+  const std::string text = write_metrics(board, kStart);
   for (const char* line :
        {"# TYPE corro_job_ranks gauge\ncorro_job_ranks 2\n", "\ncorro_job_epoch 3\n",
         "\ncorro_job_step_min 3\n", "\ncorro_job_step_max 4\n", "\ncorro_job_checkpoint_step 20\n",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "dashboard/board_json.h"
@@ -11,7 +12,7 @@ namespace corro::dashboard {
 namespace {
 
 /// The lines of one metric, each with its type.
-class Metrics {
+class MetricLines {
  public:
   template <typename Number>
   void add(const char* name, const char* type, const char* help, Number value) {
@@ -28,13 +29,46 @@ class Metrics {
   std::string text_;
 };
 
+/// As Prometheus writes what is no number.
+std::string prometheus_number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value < 0 ? "-Inf" : "+Inf";
+  return fmt::format("{}", value);
+}
+
+/// The value of a label: text of others.
+std::string label_of(const std::string& text) {
+  std::string label;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') label += '\\';
+    label += c == '\n' ? ' ' : c;
+  }
+  return label;
+}
+
+/// How far the training is, and the means of what ranks log: one series a name, however many ranks.
+void add_training(MetricLines& out, const Board& board, UnixTime now) {
+  const auto progress = progress_of(board.picture(), board.steps(), now);
+  if (progress && progress->of)
+    out.add("corro_job_steps", "gauge", "Steps of the whole training.", *progress->of);
+  if (progress && progress->eta_seconds)
+    out.add("corro_job_eta_seconds", "gauge", "How long the training takes yet, about.",
+            *progress->eta_seconds);
+  const std::vector<Metric> metrics = metrics_of(board.picture().ranks);
+  if (metrics.empty()) return;
+  out.describe("corro_log_value", "gauge", "What ranks log: the mean of their newest values.");
+  for (const Metric& one : metrics)
+    out.line(fmt::format("corro_log_value{{name=\"{}\"}} {}\n", label_of(one.name),
+                         prometheus_number(one.mean)));
+}
+
 }  // namespace
 
 std::string write_job(const Board& board, UnixTime now) { return text_of(json_of(board, now)); }
 
-std::string write_metrics(const Board& board) {
+std::string write_metrics(const Board& board, UnixTime now) {
   const JobPicture& job = board.picture();
-  Metrics out;
+  MetricLines out;
   out.add("corro_job_ranks", "gauge", "Ranks whose processes run.",
           std::ranges::count_if(job.ranks, runs));
   out.add("corro_job_epoch", "gauge", "The job's epoch.", job.epoch);
@@ -42,6 +76,7 @@ std::string write_metrics(const Board& board) {
     out.add("corro_job_step_min", "gauge", "The least step of a running rank.", range->least);
     out.add("corro_job_step_max", "gauge", "The greatest step of a running rank.", range->most);
   }
+  add_training(out, board, now);
   if (board.checkpoint())
     out.add("corro_job_checkpoint_step", "gauge", "The step of the last checkpoint.",
             *board.checkpoint());

@@ -12,6 +12,6 @@ namespace corro::dashboard {
 [[nodiscard]] std::string write_job(const Board& board, UnixTime now);
 
 /// As Prometheus reads it. Ranks are no label: a job may have thousands.
-[[nodiscard]] std::string write_metrics(const Board& board);
+[[nodiscard]] std::string write_metrics(const Board& board, UnixTime now);
 
 }  // namespace corro::dashboard

@@ -1,4 +1,4 @@
-// Steps per second over time, as a line in an SVG.
+// Numbers over time, as a line in an SVG.
 
 const WIDTH = 600;
 const HEIGHT = 100;
@@ -25,16 +25,31 @@ function path(name, shape) {
   return made;
 }
 
-export function drawRates(svg, rates) {
+/** "M...L...": a gap where a value is no finite number. */
+function lineOf(points, x, y) {
+  let isNew = true;
+  return points.map(([time, value]) => {
+    const isShown = Number.isFinite(value);
+    const part = isShown ? `${isNew ? "M" : "L"}${x(time).toFixed(1)} ${y(value).toFixed(1)}` : "";
+    isNew = !isShown;
+    return part;
+  }).join("");
+}
+
+/** Draws [[time, value], ...], from their least value (or `from`) to the greatest. */
+export function drawLine(svg, points, from = Infinity) {
   svg.replaceChildren();
-  if (rates.length < 2) return;
-  const [start, end] = [rates[0][0], rates[rates.length - 1][0]];
-  const most = Math.max(...rates.map(([, rate]) => rate)) || 1;
-  const points = rates.map(([time, rate]) => {
-    const x = ((time - start) / (end - start || 1)) * WIDTH;
-    const y = HEIGHT - 2 - (rate / most) * (HEIGHT - 6);
-    return `${x.toFixed(1)} ${y.toFixed(1)}`;
-  });
-  const line = `M${points.join("L")}`;
-  svg.append(path("rate-area", `${line}V${HEIGHT}H0Z`), path("rate-line", line));
+  const values = points.map(([, value]) => value).filter(Number.isFinite);
+  if (values.length < 2) return;
+  const [start, end] = [points[0][0], points[points.length - 1][0]];
+  const [least, most] = [Math.min(from, ...values), Math.max(...values)];
+  const x = (time) => ((time - start) / (end - start || 1)) * WIDTH;
+  const y = (value) => HEIGHT - 3 - ((value - least) / (most - least || 1)) * (HEIGHT - 7);
+  svg.append(path("line", lineOf(points, x, y)));
+}
+
+export function drawRates(svg, rates) {
+  drawLine(svg, rates, 0);
+  const line = svg.firstChild?.getAttribute("d");
+  if (line) svg.prepend(path("rate-area", `${line}V${HEIGHT}H0Z`));
 }

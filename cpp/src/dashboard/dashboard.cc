@@ -53,7 +53,7 @@ http::Page Dashboard::job_page() {
   return {.text = write_job(board_.copy(), wall_now()), .type = http::kJson};
 }
 
-http::Page Dashboard::metrics_page() { return {.text = write_metrics(board_.copy())}; }
+http::Page Dashboard::metrics_page() { return {.text = write_metrics(board_.copy(), wall_now())}; }
 
 std::string address_for_people(const std::string& address, const std::string& token,
                                const std::string& host) {

@@ -4,6 +4,7 @@ import { drawRates, ratesOf } from "./chart.js";
 import { listenToSlider, showHistory, wantedTime } from "./history.js";
 import { listen, showLogs } from "./logs.js";
 import { prepare, showMembers } from "./members.js";
+import { describeSlowest, progressFacts, share, shortSpan, showMetrics, showProgress } from "./metrics.js";
 import { byId, clock, facts, fill, head, orNothing, setText, span } from "./table.js";
 
 const PAUSE = 1000; // milliseconds
@@ -13,6 +14,7 @@ const SIGNS = {
   starting: "○", running: "●", paused: "‖", done: "✓", stopped: "■", failed: "✕", lost: "✕",
 };
 const RANK_COLUMNS = ["rank", "state", "step", "doing", "waits for", "host", "pid", "why"];
+const TIMED_COLUMNS = [...RANK_COLUMNS.slice(0, 3), "step takes", "of that waits", ...RANK_COLUMNS.slice(3)];
 const EVENT_COLUMNS = ["time", "event", "rank", "host", "step", "cause"];
 
 const isOver = (job) => job.state === "done" || job.state === "failed";
@@ -27,7 +29,14 @@ function nameOf(rank) {
   return other ? `${rank.place} (now ${rank.rank})` : String(rank.place);
 }
 
-function rankRow(rank, awaited) {
+function timeCells(rank) {
+  return [
+    [rank.step_seconds === null ? "" : shortSpan(rank.step_seconds)],
+    [rank.wait_share === null ? "" : share(rank.wait_share)],
+  ];
+}
+
+function rankRow(rank, awaited, isTimed) {
   const doing = [rank.operation, rank.phase].filter((part) => part !== null).join(", ");
   const isAwaited = awaited.has(rank.place);
   return {
@@ -36,6 +45,7 @@ function rankRow(rank, awaited) {
       [nameOf(rank)],
       [`${SIGNS[rank.state] ?? ""} ${rank.state}${isAwaited ? ", awaited" : ""}`, `state ${rank.state}`],
       [orNothing(rank.step)],
+      ...(isTimed ? timeCells(rank) : []),
       [doing, "text"],
       [rank.awaits === null ? "" : `rank ${rank.awaits}`],
       [rank.host, "name"],
@@ -43,6 +53,19 @@ function rankRow(rank, awaited) {
       [orNothing(rank.cause), "text"],
     ],
   };
+}
+
+function showRanks(job) {
+  const awaited = new Set();
+  if (job.state === "waiting") {
+    for (const rank of job.ranks) if (rank.awaits !== null) awaited.add(rank.awaits);
+  }
+  const isTimed = job.ranks.some((rank) => rank.step_seconds !== null);
+  const columns = isTimed ? TIMED_COLUMNS : RANK_COLUMNS;
+  if (byId("rank-head").cells.length !== columns.length) head(byId("rank-head"), columns);
+  fill(byId("ranks"), columns, job.ranks.map((rank) => rankRow(rank, awaited, isTimed)));
+  const running = job.ranks.filter(runs);
+  setText(byId("ranks-text"), describeSlowest(running.length ? running : job.ranks));
 }
 
 function causeOf(event) {
@@ -71,7 +94,7 @@ function showRates(job) {
   const now = rates.at(-1)?.[1];
   const most = rates.length ? Math.max(...rates.map(([, rate]) => rate)) : undefined;
   const text = rates.length < 2
-    ? "No steps yet: a program tells its step by corro.set_step()."
+    ? "No steps yet: a program tells them by corro.set_step() or corro.log()."
     : `${isOver(job) ? "at last" : "now"} ${rateText(now)}, at most ${rateText(most)}, over the last ${span(rates.at(-1)[0] - rates[0][0])}`;
   setText(byId("rate-text"), text);
   byId("rate").setAttribute("aria-label", text);
@@ -83,21 +106,18 @@ function show(job) {
   setText(byId("command"), job.command);
   setText(byId("summary"), job.summary);
   byId("summary").className = job.state;
-  const steps = job.ranks.filter(runs).map((rank) => rank.step).filter((step) => step !== null);
   const rate = showRates(job);
   facts(byId("facts"), [
     ["job is", job.state],
     ["ranks running", String(job.ranks.filter(runs).length)],
-    ["step", steps.length ? String(Math.max(...steps)) : "–"],
+    ...progressFacts(job),
     ["speed", isOver(job) ? "–" : rateText(rate)],
     ["epoch", String(job.epoch)],
     ["running for", span(job.now - job.started)],
   ]);
-  const awaited = new Set();
-  if (job.state === "waiting") {
-    for (const rank of job.ranks) if (rank.awaits !== null) awaited.add(rank.awaits);
-  }
-  fill(byId("ranks"), RANK_COLUMNS, job.ranks.map((rank) => rankRow(rank, awaited)));
+  showRanks(job);
+  showMetrics(job);
+  showProgress(job);
   showMembers(job);
   const newest = job.events.slice(-SHOWN_EVENTS).reverse();
   fill(byId("events"), EVENT_COLUMNS, newest.map(eventRow));
@@ -145,7 +165,6 @@ async function poll() {
   if (!last) setTimeout(poll, PAUSE);
 }
 
-head(byId("rank-head"), RANK_COLUMNS);
 head(byId("event-head"), EVENT_COLUMNS);
 prepare();
 listen();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "dashboard/board_text.h"
@@ -53,6 +54,10 @@ std::string text_of_job() {
   last.ranks[1].state = RankState::kFailed;
   last.ranks[1].cause = "status 3";
   last.ranks[1].step.reset();
+  last.ranks[0].values = {{"loss", 0.25, 9}, {"gap", std::numeric_limits<double>::infinity(), 8}};
+  last.ranks[0].of = last.ranks[0].done = 9;
+  last.ranks[0].step_seconds = 0.5;
+  last.ranks[0].wait_share = 0.25;
   last.state = JobState::kFailed;
   return text + writer.end(last, kBegun + seconds(4));
 }
@@ -73,6 +78,14 @@ TEST(History, IsWhatTheBoardWas) {
   EXPECT_EQ(end.picture().state, JobState::kFailed);
   EXPECT_EQ(end.picture().ranks[0].step, 9U);
   EXPECT_EQ(end.picture().ranks[0].awaits, 2);
+  const RankRow& first = end.picture().ranks[0];
+  EXPECT_EQ(first.values.at(0), (LoggedValue{"loss", 0.25, 9}));
+  EXPECT_EQ(first.values.at(1).value, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(first.of, 9U);
+  EXPECT_EQ(first.done, 9U);
+  EXPECT_EQ(first.step_seconds, 0.5);
+  EXPECT_EQ(first.wait_share, 0.25);
+  EXPECT_THAT(end.courses(), SizeIs(2));
   EXPECT_EQ(end.picture().ranks[1].cause, "status 3");
   EXPECT_FALSE(end.picture().ranks[1].step) << "a field may go";
   EXPECT_EQ(end.happenings().front().cause, "status 3");

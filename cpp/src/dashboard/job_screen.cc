@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -96,17 +97,48 @@ std::string rank_name(const RankRow& one) {
   return is_other ? fmt::format("{} (now {})", one.place, one.rank) : fmt::format("{}", one.place);
 }
 
-Row row_of(const RankRow& one, bool is_awaited) {
+/// "1.5 s", "120 ms", "45 us".
+std::string short_span(double seconds) {
+  constexpr double kThousand = 1000;
+  if (seconds >= 1) return fmt::format("{:.3g} s", seconds);
+  seconds *= kThousand;
+  return seconds >= 1 ? fmt::format("{:.3g} ms", seconds)
+                      : fmt::format("{:.3g} us", seconds * kThousand);
+}
+
+std::string share_text(double share) {
+  constexpr double kHundred = 100;
+  return fmt::format("{:.0f} %", share * kHundred);
+}
+
+bool has_step_times(const RankRow& rank) { return rank.step_seconds.has_value(); }
+
+/// `timed`: there are columns of what a step takes.
+Row row_of(const RankRow& one, bool is_awaited, bool timed) {
   const std::string doing =
       one.operation + (one.operation.empty() || one.phase.empty() ? "" : ", ") + one.phase;
-  return {.cells = {rank_name(one),
+  Row row{.cells = {rank_name(one),
                     fmt::format("{} {}{}", sign_of(one.state), name_of(one.state),
                                 is_awaited ? ", awaited" : ""),
-                    one.step ? fmt::format("{}", *one.step) : "", printable(doing),
-                    one.awaits < 0 ? "" : fmt::format("rank {}", one.awaits), printable(one.host),
-                    one.pid == 0 ? "" : fmt::format("{}", one.pid), printable(one.cause)},
+                    one.step ? fmt::format("{}", *one.step) : ""},
           .coloured = 1,
           .colour = is_awaited ? Colour::kWarning : colour_of(one.state)};
+  if (timed) {
+    row.cells.push_back(one.step_seconds ? short_span(*one.step_seconds) : "");
+    row.cells.push_back(one.wait_share ? share_text(*one.wait_share) : "");
+  }
+  for (std::string cell :
+       {printable(doing), one.awaits < 0 ? "" : fmt::format("rank {}", one.awaits),
+        printable(one.host), one.pid == 0 ? "" : fmt::format("{}", one.pid), printable(one.cause)})
+    row.cells.push_back(std::move(cell));
+  return row;
+}
+
+Row rank_titles(bool timed) {
+  if (!timed)
+    return {.cells = {"rank", "state", "step", "doing", "waits for", "host", "pid", "why"}};
+  return {.cells = {"rank", "state", "step", "takes", "waits", "doing", "waits for", "host", "pid",
+                    "why"}};
 }
 
 // -- tables ---------------------------------------------------------------------------------------
@@ -163,10 +195,38 @@ std::string rate_text(const BoardCopy& job) {
   return *rate >= 10 ? fmt::format("{:.0f} steps/s", *rate) : fmt::format("{:.2g} steps/s", *rate);
 }
 
+/// "192", "192 of 1000 (19 %), about 12 min left".
+std::string progress_text(const BoardCopy& job) {
+  const auto progress = progress_of(job.picture, job.steps, job.now);
+  if (!progress) return "-";
+  std::string text = fmt::format("{}", progress->step);
+  if (!progress->of) return text;
+  const double share = static_cast<double>(progress->step) / static_cast<double>(*progress->of);
+  text += fmt::format(" of {} ({})", *progress->of, share_text(share));
+  return progress->eta_seconds ? text + ", " + describe_eta(*progress->eta_seconds) : text;
+}
+
+/// Whole numbers that are not too long have all their digits.
+std::string number_text(double value) {
+  constexpr double kWhole = 1e9;
+  const bool is_whole = value == std::trunc(value) && std::abs(value) < kWhole;
+  return is_whole ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
+}
+
+/// "loss 0.312 (0.3 to 0.33)   accuracy 0.9"; "": ranks log nothing.
+std::string metrics_text(const BoardCopy& job) {
+  std::string text;
+  for (const Metric& one : metrics_of(job.picture.ranks)) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : "   ", printable(one.name),
+                        number_text(one.mean));
+    if (one.least != one.most)
+      text += fmt::format(" ({} to {})", number_text(one.least), number_text(one.most));
+  }
+  return text;
+}
+
 std::string facts_of(const BoardCopy& job) {
-  const auto steps = steps_of(job.picture.ranks);
-  std::string text = fmt::format("{}   step {}", name_of(job.picture.state),
-                                 steps ? fmt::format("{}", steps->most) : "-");
+  std::string text = fmt::format("{}   step {}", name_of(job.picture.state), progress_text(job));
   if (const std::string rate = rate_text(job); !rate.empty()) text += "   " + rate;
   return text + fmt::format("   epoch {}   running for {}", job.picture.epoch,
                             span_of(job.now - job.picture.started));
@@ -198,7 +258,7 @@ std::vector<Row> event_rows(const BoardCopy& job) {
 
 /// Which lines each part has.
 struct Layout {
-  std::vector<std::string> head;  ///< Sentence and facts.
+  std::vector<std::string> head;  ///< Sentence, facts, and what is logged.
   size_t ranks = 0;               ///< That are shown.
   size_t events = 0;              ///< The same.
   bool counts = false;            ///< A line says how many more ranks there are.
@@ -211,6 +271,8 @@ Layout layout_of(const BoardCopy& job, const ScreenOptions& options) {
   for (const std::string& line : wrapped(printable(picture.summary), options.width, kMostSentence))
     layout.head.push_back(coloured(line, colour_of(picture.state), options));
   layout.head.push_back(cut(facts_of(job), options.width));
+  if (const std::string metrics = metrics_text(job); !metrics.empty())
+    layout.head.push_back(cut(metrics, options.width));
   const size_t around =
       layout.head.size() + 2 + (options.footer.empty() ? 0 : 1);  // Blank, titles.
   size_t room = options.height - std::min(options.height, around);
@@ -228,10 +290,10 @@ Layout layout_of(const BoardCopy& job, const ScreenOptions& options) {
 void add_ranks(std::vector<std::string>& lines, const BoardCopy& job, const Layout& layout,
                const ScreenOptions& options) {
   const std::set<int> awaited = awaited_places(job.picture);
-  std::vector<Row> rows = {
-      {.cells = {"rank", "state", "step", "doing", "waits for", "host", "pid", "why"}}};
+  const bool timed = std::ranges::any_of(job.picture.ranks, has_step_times);
+  std::vector<Row> rows = {rank_titles(timed)};
   for (const RankRow& one : layout.counts ? by_weight(job.picture, awaited) : job.picture.ranks)
-    rows.push_back(row_of(one, awaited.contains(one.place)));
+    rows.push_back(row_of(one, awaited.contains(one.place), timed));
   const size_t above = std::min(options.scroll, rows.size() - 1 - layout.ranks);
   add_rows(lines, rows, 0, 1, options);
   lines.back() = coloured(lines.back(), Colour::kDim, options);
@@ -245,14 +307,12 @@ void add_ranks(std::vector<std::string>& lines, const BoardCopy& job, const Layo
 
 }  // namespace
 
-std::optional<double> step_rate(const std::vector<Board::Point>& steps) {
+std::optional<double> step_rate(const std::vector<StepPoint>& steps) {
   if (steps.size() < 2) return std::nullopt;
-  const Board::Point& last = steps.back();
-  const auto is_before = [&last](const Board::Point& one) {
-    return last.at - one.at >= kRateWindow;
-  };
+  const StepPoint& last = steps.back();
+  const auto is_before = [&last](const StepPoint& one) { return last.at - one.at >= kRateWindow; };
   const auto before = std::ranges::find_if(steps.rbegin(), steps.rend(), is_before);
-  const Board::Point& first = before == steps.rend() ? steps.front() : *before;
+  const StepPoint& first = before == steps.rend() ? steps.front() : *before;
   const double seconds = std::chrono::duration<double>(last.at - first.at).count();
   if (seconds <= 0) return std::nullopt;
   // A step that falls is of a job that has gone back.

@@ -2,7 +2,7 @@
 //
 //   for (const std::string& line : job_lines(read_job(answer).value(), {.width = 80})) ...
 //
-// The sentence stands first; then facts, the ranks, and the last events. Text of others is made
+// The sentence stands first; then facts, what ranks log, the ranks, and the last events. Text of others is made
 // harmless (terminal_text.h). No line is wider than the terminal: columns are cut.
 #pragma once
 
@@ -37,6 +37,6 @@ struct ScreenOptions {
 [[nodiscard]] size_t ranks_at_once(const BoardCopy& job, const ScreenOptions& options);
 
 /// Steps a second over the last seconds in which somebody has looked; none: not known.
-[[nodiscard]] std::optional<double> step_rate(const std::vector<Board::Point>& steps);
+[[nodiscard]] std::optional<double> step_rate(const std::vector<StepPoint>& steps);
 
 }  // namespace corro::dashboard

@@ -71,6 +71,25 @@ std::vector<std::string> places_of(const BoardCopy& job, const ScreenOptions& op
   return places;
 }
 
+TEST(JobScreen, ShowsHowFarTheTrainingIsAndWhatRanksLog) {
+  BoardCopy job = job_of(2);
+  job.now = kStarted;
+  for (RankRow& row : job.picture.ranks) {
+    row.of = 200;
+    row.done = row.step;
+    row.step_seconds = 0.25;
+    row.wait_share = row.place == 0 ? 0.5 : 0.02;
+    row.values = {{"loss", row.place == 0 ? 0.5 : 1.0, 50}, {"lr\x1b[2J", 0.1, 50}};
+  }
+  const std::string text = text_of(job);
+  EXPECT_THAT(text, HasSubstr("step 50 of 200 (25 %), about 38 s left"));
+  EXPECT_THAT(text, HasSubstr("\nloss 0.75 (0.5 to 1)   lr"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b"))) << "a name does nothing to the terminal";
+  EXPECT_THAT(text, HasSubstr("step  takes   waits  doing"));
+  EXPECT_THAT(text, HasSubstr("50    250 ms  50 %   allreduce"));
+  EXPECT_THAT(text, HasSubstr("50    250 ms  2 %    allreduce"));
+}
+
 TEST(JobScreen, SaysTheSentenceThenFactsThenRanksThenEvents) {
   EXPECT_EQ(text_of(waiting_job()),
             R"(rank 0 waits for rank 1 in allreduce #2
@@ -204,7 +223,7 @@ TEST(JobScreen, ColourIsAnAdditionOnly) {
 
 TEST(JobScreen, StepsASecondAreOfTheLastSeconds) {
   const auto at = [](int second, uint64_t step) {
-    return Board::Point{.at = kStarted + seconds(second), .step = step};
+    return StepPoint{.at = kStarted + seconds(second), .step = step};
   };
   EXPECT_FALSE(step_rate({}));
   EXPECT_FALSE(step_rate({at(0, 1)}));

@@ -22,6 +22,14 @@ enum class RankState : uint8_t {
 };
 [[nodiscard]] std::string_view name_of(RankState state);
 
+/// The newest value that a rank has logged under a name.
+struct LoggedValue {
+  std::string name = {};
+  double value = 0;  ///< Finite or not.
+  uint64_t step = 0;
+  bool operator==(const LoggedValue&) const = default;
+};
+
 /// A process of the job, or the last one in its place.
 struct RankRow {
   int place = 0;            ///< By which the screen, logs and causes name the rank.
@@ -34,7 +42,12 @@ struct RankRow {
   std::string phase = {};             ///< Of that: "transfer", "done".
   int awaits = -1;                    ///< The place of the rank whose data it waits for; -1: none.
   int pid = 0;
-  std::string cause = {};  ///< Why it is no more; "": it is, or all was well.
+  std::string cause = {};                   ///< Why it is no more; "": it is, or all was well.
+  std::optional<uint64_t> of = {};          ///< Steps of the whole training; none: it has not told.
+  std::optional<uint64_t> done = {};        ///< The step in the count of `of`; none without it.
+  std::optional<double> step_seconds = {};  ///< That a step takes; none: none has ended.
+  std::optional<double> wait_share = {};    ///< Which part of that it waits: 0 to 1.
+  std::vector<LoggedValue> values = {};
 };
 
 enum class JobState : uint8_t {

@@ -19,8 +19,10 @@ Result<std::unique_ptr<Replay>> Replay::open(const Dashboard::Options& options, 
                         true};
   routes["/api/logs"] = {[&one](const http::Query& query) { return logs_page(one.logs_, query); },
                          true};
-  routes["/metrics"] = {
-      [&one](const http::Query&) { return http::Page{.text = write_metrics(one.end_)}; }, true};
+  routes["/metrics"] = {[&one](const http::Query&) {
+                          return http::Page{.text = write_metrics(one.end_, one.history_.end())};
+                        },
+                        true};
   CORRO_ASSIGN(made->pages_,
                http::Pages::listen(
                    {.address = options.address, .token = options.token, .for_browsers = true},

@@ -39,6 +39,7 @@ export function fill(body, columns, rows) {
 }
 
 export function head(row, columns) {
+  row.replaceChildren();
   for (const column of columns) {
     const cell = make("th", "", column);
     cell.scope = "col";

@@ -27,9 +27,27 @@ RankState state_of(const RankEnd& end) {
   return end.stopped || diagnosis::is_witness(end) ? RankState::kStopped : RankState::kFailed;
 }
 
+/// What the process tells of its training.
+void add_training(RankRow& row, const obs::ProcessSnapshot& flight) {
+  constexpr double kNanosecond = 1e-9;
+  if (flight.step > 0) row.step = flight.step;
+  if (row.step && flight.progress) {
+    row.of = flight.progress->of;
+    row.done = flight.progress->step;
+  }
+  if (flight.times.steps > 0 && flight.times.step_ns > 0) {
+    const auto took = static_cast<double>(flight.times.step_ns);
+    row.step_seconds = took * kNanosecond;
+    // Several threads may have waited at once.
+    row.wait_share = std::min(1.0, static_cast<double>(flight.times.wait_ns) / took);
+  }
+  for (const obs::LoggedValue& one : flight.logged)
+    row.values.push_back({.name = one.name, .value = one.value, .step = one.step});
+}
+
 /// What the process does, or did last.
 void add_flight(RankRow& row, const obs::ProcessSnapshot& flight) {
-  if (flight.step > 0) row.step = flight.step;
+  add_training(row, flight);
   const obs::OpSnapshot* op = diagnosis::telling_operation(flight);
   if (op == nullptr) return;
   row.operation = diagnosis::describe_operation(*op);

@@ -77,6 +77,31 @@ class JobPictureTest : public testing::Test {
   Time now_{seconds(10)};
 };
 
+TEST_F(JobPictureTest, ShowsWhatARankTellsOfItsTraining) {
+  begin();
+  agent::Seen seen;
+  seen.end.pid = 40;
+  seen.end.flight =
+      obs::ProcessSnapshot{.step = 4,
+                           .times = {.steps = 3, .step_ns = 200'000'000, .wait_ns = 50'000'000},
+                           .progress = obs::TrainingProgress{.step = 5004, .of = 9000},
+                           .logged = {{.name = "loss", .value = 0.5, .step = 5003}}};
+  hear(0, seen);
+  see(1, 4);
+  const JobPicture job = picture();
+  EXPECT_EQ(job.ranks[0].of, 9000U);
+  EXPECT_EQ(job.ranks[0].done, 5004U);
+  EXPECT_EQ(job.ranks[0].step_seconds, 0.2);
+  EXPECT_EQ(job.ranks[0].wait_share, 0.25);
+  EXPECT_EQ(job.ranks[0].values, (std::vector<dashboard::LoggedValue>{{"loss", 0.5, 5003}}));
+  EXPECT_FALSE(job.ranks[1].of);
+  EXPECT_FALSE(job.ranks[1].step_seconds) << "no step has ended";
+  EXPECT_TRUE(job.ranks[1].values.empty());
+  seen.end.flight->times.wait_ns = 900'000'000;
+  hear(0, seen);
+  EXPECT_EQ(picture().ranks[0].wait_share, 1.0) << "several threads wait at once";
+}
+
 TEST_F(JobPictureTest, BeforeRanksRunThereAreNone) {
   EXPECT_EQ(picture().state, JobState::kOpening);
   EXPECT_TRUE(picture().ranks.empty());

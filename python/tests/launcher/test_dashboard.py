@@ -84,6 +84,21 @@ while not os.path.exists("end"):
     time.sleep(0.01)
 """
 
+# Rank 1 is slow, and the loss falls.
+LOGS = """
+import os, time
+import corro
+import corro.numpy
+
+corro.init()
+step, going = 0, True
+while going:
+    step += 1
+    time.sleep(0.1 if corro.rank() == 1 else 0.001)
+    corro.log({"loss": 2 / step + corro.rank(), HOSTILE[:31]: step}, step=step, of=100_000)
+    going = corro.numpy.allreduce(float(not os.path.exists("end")), corro.Min) > 0
+"""
+
 ADDRESS = re.compile(r"^dashboard  (http://\S+/\?token=[0-9a-f]{64})\n", re.MULTILINE)
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
 
@@ -197,6 +212,37 @@ def test_a_running_job_shows_its_steps_growing(launcher: Launcher, window: Windo
     window.says("#summary", "the job is over: every rank has done its work")
     window.says("#trouble", "The job is over.")
     assert [window.cell(place, "state") for place in (0, 1)] == ["✓ done"] * 2
+    assert shown.job.wait() == 0
+    assert window.troubles == []
+
+
+def test_what_ranks_log_is_drawn_and_how_long_it_takes(launcher: Launcher, window: Window) -> None:
+    shown = start(launcher, launcher.script(f"HOSTILE = {HOSTILE!r}\n{LOGS}"))
+    window.page.goto(shown.url)
+    loss = ".metric[data-name='loss']"
+    window.says(f"{loss} .spread", re.compile(r"^[\d.]+ to [\d.]+ on 2 ranks$"))
+    window.says(f"{loss} p", re.compile(r"^step \d+; [\d.]+ to [\d.]+ over \d+ s$"))
+    wait_until(lambda: len(shown.facts()["metrics"][0]["points"]) > 3, "a course")
+    line = window.page.locator(f"{loss} svg path")
+    playwright.expect(line).to_have_attribute(
+        "d", re.compile(r"^M0\.0 4\.0.*L.*L600\.0 97\.0$"), timeout=DEADLINE * 1000
+    )  # It falls, from the left upper corner to the right lower one.
+    window.says("#facts", re.compile(r"step\d+ of 100000leftabout \d+ (min|h)"))
+    assert re.fullmatch(
+        r"step \d+ of 100000, about \d+ (min|h) left",
+        window.page.locator("#progress").get_attribute("aria-valuetext"),
+    )
+    window.says("#ranks-text", "The others wait for rank 1 in each step")
+    assert window.cell(0, "of that waits").endswith(" %")
+    assert window.cell(1, "step takes").endswith(" ms")
+    assert window.page.locator("img").count() == 0, "names are text"
+    assert window.page.locator(".metric figcaption").all_text_contents()[1] == HOSTILE[:31]
+    metrics = shown.ask("/metrics", token=shown.token)[1].decode()
+    assert re.search(r'^corro_log_value\{name="loss"\} [\d.]+$', metrics, re.MULTILINE)
+    assert re.search(r"^corro_job_eta_seconds [\d.]+$", metrics, re.MULTILINE)
+    (launcher.directory / "end").touch()
+    window.says("#summary", "the job is over")
+    assert window.page.locator(loss).count() == 1
     assert shown.job.wait() == 0
     assert window.troubles == []
 

@@ -145,11 +145,15 @@ def test_status_says_as_json_what_the_dashboard_says(job: Job, launcher: Launche
     assert [event["kind"] for event in told["events"]].count("started") == 2
     assert told["started"] <= told["now"] <= time.time()
     assert set(told) == {
-        "summary", "state", "job", "command", "epoch", "started", "now", "ranks", "events", "steps"
+        "summary", "state", "job", "command", "epoch", "started", "now", "ranks", "events", "steps",
+        "progress", "metrics",
     }  # fmt: skip
 
 
 def test_status_names_the_rank_that_sleeps(job: Job, launcher: Launcher) -> None:
+    wait_until(
+        lambda: facts(launcher, job)["ranks"][0]["step_seconds"] is not None, "a step has ended"
+    )
     (launcher.directory / "rest").touch()
 
     def seen() -> list[str]:
@@ -164,6 +168,8 @@ def test_status_names_the_rank_that_sleeps(job: Job, launcher: Launcher) -> None
         "rank",
         "state",
         "step",
+        "takes",
+        "waits",
         "doing",
         "waits",
         "for",
