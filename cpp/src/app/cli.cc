@@ -594,7 +594,7 @@ Status finish_doctor(const Raw& raw, Request& request) {
 
 /// Which of the commands about a running job was given; null: another one.
 const std::pair<const char*, Action>* find_look(const CLI::App& program) {
-  static constexpr std::array<std::pair<const char*, Action>, 4> kLooks = {
+  static constexpr std::array<std::pair<const char*, Action>, 5> kLooks = {
       {{"status", Action::kStatus},
        {"top", Action::kTop},
        {"stacks", Action::kStacks},

@@ -343,7 +343,7 @@ TEST(CommandLine, TableServersAreAnOptionAndNoCommandToType) {
   EXPECT_THAT(parse({"run", "--servers", "few", "train.py"}).status().message(),
               HasSubstr("--servers"));
   EXPECT_EQ(parse({"server"})->subprogram, "corro-server");
-  EXPECT_THAT(parse({"help"})->text, Not(HasSubstr("\n  server")));
+  EXPECT_THAT(parse({"help"})->text, Not(HasSubstr("\n  server ")));
   EXPECT_THAT(parse({"help", "server"})->text, HasSubstr("corro run --servers"));
   EXPECT_THAT(
       parse_coordinator_line({"coordinator", "--servers", "2", "train.py"}).status().message(),

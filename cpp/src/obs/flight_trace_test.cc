@@ -91,7 +91,7 @@ TEST(FlightTrace, SaysWhatIsNotToBeSeen) {
 TEST(FlightTrace, StepsAreCutOffWhole) {
   auto recorder = FlightRecorder::create({}).value();
   const auto operate = [&recorder](uint64_t step, bool ends) {
-    recorder->set_step(step);
+    recorder->steps().set_step(step);
     const auto handle = recorder->begin({.kind = std::nullopt, .plan_lane = "rank0"});
     if (ends) recorder->end(handle, Code::kOk);
   };
