@@ -11,7 +11,8 @@ autodoc_typehints = "description"
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["README.md"]
-# `make docs` has the pictures made by a test, where there is a browser; elsewhere pages show their text.
+# `make docs` has the pictures made by a test, where there is a browser; elsewhere pages show their
+# text.
 suppress_warnings = ["image.not_readable"]
 
 html_theme = "furo"

@@ -20,7 +20,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kWords = {"stacks", "picture", "end",
                                                     "trace"};  ///< Of Question.
 constexpr std::string_view kServers = "servers ";
-constexpr std::string_view kNo = "no: ";
+constexpr std::string_view kRefused = "no: ";
 constexpr size_t kPiece = size_t{32} << 10U;  ///< Of an answer, in one packet.
 constexpr size_t kMostClients = 64;
 constexpr uint64_t kListener = 0;
@@ -289,7 +289,8 @@ Result<std::string> ask(const RunningJob& job, Question question, Duration patie
 Result<std::string> ask(const RunningJob& job, const ServerChange& change, Duration patience) {
   CORRO_ASSIGN(Inquiry inquiry, Inquiry::create(job, change));
   CORRO_ASSIGN(const std::string text, inquiry.wait(monotonic_now() + patience));
-  if (text.starts_with(kNo)) return Status(Code::kFailedPrecondition, text.substr(kNo.size()));
+  if (text.starts_with(kRefused))
+    return Status(Code::kFailedPrecondition, text.substr(kRefused.size()));
   return text;
 }
 

@@ -49,8 +49,8 @@ class TableOptimizer:
 
         Those of several passes are added up, as torch adds them. Tables without a pass on this rank
         take part, with nothing. Every rank calls it; blocks until all servers have changed their
-        rows, or as long as the tables' modes say. One table steps after the other, by name, and forgets its gradients even where its
-        step fails.
+        rows, or as long as the tables' modes say. One table steps after the other, by name, and
+        forgets its gradients even where its step fails.
 
         Raises:
             ValueError: a gradient is not finite; that table, and those after it, are as before.
