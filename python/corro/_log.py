@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import SupportsFloat
 
-from corro import _arguments, _context, _log_writers
+from corro import _arguments, _context
 from corro.errors import InvalidArgumentError
 
 _MOST_BYTES = 31  # Of a name; the engine's limit.
@@ -44,6 +44,8 @@ def log(
         InvalidArgumentError: a value is no number, or a name, `step` or `of` is not as above.
         ResourceExhaustedError: it would be the 17th name; none of the values is taken.
     """
+    from corro import _log_writers  # It loads threads: not with `import corro`.
+
     taken = _numbers(values, metrics)
     at = None if step is None else _arguments.whole("step", step, 0, _arguments.MOST_U64)
     most = 0 if of is None else _arguments.whole("of", of, 1, _arguments.MOST_U64)

@@ -104,6 +104,7 @@ def test_nothing_is_restored_where_nothing_is_valid(tmp_path: Path) -> None:
 def test_weights_of_another_optimizer_are_taken_if_that_is_said(tmp_path: Path) -> None:
     saved_twice("other", tmp_path)
     corro.table._of_process = None  # As in another process.
+    corro.table._told.clear()
     table = corro.table.Table("other", 2, optimizer="adagrad")
     with pytest.raises(corro.InvalidArgumentError, match="kind is adagrad here and sgd"):
         table.restore(tmp_path)

@@ -318,6 +318,7 @@ Result<std::optional<std::string>> ServedTables::find(uint32_t server) {
                             [this](uint32_t one) { return worker_.uses(one); }));
   find_at_ = now + (used < options_.servers.size() ? kFindAgain : kFindMore);
   CORRO_ASSIGN(const auto address, options_.find_server(server));
+  if (address) find_at_ = now;  // Several may have come at once.
   return address ? std::optional(address->to_string()) : std::nullopt;
 }
 
