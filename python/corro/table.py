@@ -483,7 +483,7 @@ class Table:
             _saved[self._name] = self
 
     def wait_saved(self) -> int | None:
-        """Blocks until no snapshot of the table is being written.
+        """Blocks until no snapshot of the table is being written; so do calls of other threads.
 
         Returns the step of the newest one that was finished since the program began; None: there is
         none, or this rank is not rank 0.
@@ -518,7 +518,9 @@ class Table:
             raise FailedPreconditionError(
                 "restore() needs corro.init() before: ranks wait for each other"
             )
-        self.wait()
+        with self._call():  # Of all tables: no rank pushes during the restore.
+            for number in _told:
+                self._tables.wait(number)
         if ranks > 1:  # Nobody uses the table from here on.
             _context.exchange(_context.world(), [0])
         if ranks > 1 and _context.rank() > 0:

@@ -118,11 +118,12 @@ class LocalTable::Body {
       const uint32_t date = rows_.date_of(hash, keys[i]);
       std::byte* const packed = into.data() + i * packed_bytes();
       std::memcpy(packed, &date, sizeof date);
-      const uint32_t number = rows_.find_number(hash, keys[i]);
-      if (rows_.tiers() != nullptr && RowTiers::is_cold(number)) {
-        cold.add(i, number);
+      const bool has_tiers = rows_.tiers() != nullptr;
+      const uint32_t row = has_tiers ? rows_.find_number(hash, keys[i]) : rows_.find(hash, keys[i]);
+      if (has_tiers && RowTiers::is_cold(row)) {
+        cold.add(i, row);
       } else {
-        std::memcpy(packed + sizeof date, row_at(number), layout_.bytes());
+        std::memcpy(packed + sizeof date, row_at(row), layout_.bytes());
       }
     }
     if (cold.numbers.empty()) return {};
@@ -273,6 +274,10 @@ class LocalTable::Body {
       if (numbers[i] != KeyedRows::kNone && RowTiers::is_cold(numbers[i])) cold.add(i, numbers[i]);
     const auto added = static_cast<size_t>(std::ranges::count(numbers, KeyedRows::kNone));
     CORRO_TRY(rows_.prepare(cold.numbers.size(), added));
+    for (size_t i = 0; i < cold.places.size(); ++i) {  // It may have moved rows on disk.
+      const uint64_t key = keys[cold.places[i]];
+      cold.numbers[i] = rows_.find_number(rows_.hash(key), key);
+    }
     std::vector<std::byte> read(cold.numbers.size() * layout_.bytes());
     CORRO_TRY(rows_.tiers()->read(cold.numbers, [&](size_t i, const std::byte* row) {
       std::memcpy(&read[i * layout_.bytes()], row, layout_.bytes());

@@ -108,7 +108,7 @@ class DiskPart final : public PartWriter {
   void write(Bytes page) override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return queue_.size() < kMostQueued || result_; });
-    queue_.push_back(std::move(page));
+    if (!result_) queue_.push_back(std::move(page));  // Else nobody takes it any more.
     changed_.notify_all();
   }
   void finish() override {
@@ -255,7 +255,7 @@ Status save_local(const std::string& folder, const LocalTable& rows, uint64_t st
   Save save{.attempt = draw_attempt(), .step = step, .shards = ShardSet().set(), .folder = folder};
   RowSnapshot snapshot(rows, save.shards, step);
   DiskPart part(save, {rows.spec(), step}, [] {});
-  while (true) {
+  while (!part.result()) {
     CORRO_ASSIGN(auto page, snapshot.next(kPageBytes));
     if (!page) break;
     part.write(*std::move(page));

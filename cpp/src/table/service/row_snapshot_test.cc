@@ -68,6 +68,20 @@ TEST(RowSnapshot, GivesTheRowsOfItsStepWhateverIsPushedMeanwhile) {
   }
 }
 
+TEST(RowSnapshot, GivesRowsThatABudgetCountsAsUsed) {
+  TableSpec spec = spec_of_snapshot();
+  spec.retention.most_bytes = 1U << 30U;
+  std::minstd_rand random(3);
+  const auto table = LocalTable::create(spec).value();
+  const auto other = LocalTable::create(spec_of_snapshot()).value();
+  for (uint64_t step = 1; step < 5; ++step) {
+    std::minstd_rand same = random;
+    push_drawn(*table, random, step);
+    push_drawn(*other, same, step);
+  }
+  EXPECT_EQ(all_rows(*table), all_rows(*other));
+}
+
 TEST(RowSnapshot, GivesRowsThatLieOnDisk) {
   TableSpec spec = spec_of_snapshot();
   const auto warm = LocalTable::create(spec).value();

@@ -216,6 +216,9 @@ Status ServedTable::unpack(const PackedRows& rows) {
         fmt::format("a row has {} bytes here and {} there", rows_->packed_bytes(), rows.row_bytes));
   if (stepped_ && rows.steps != steps_)
     return refuse(fmt::format("{} steps here and {} there", steps_, rows.steps));
+  // What it has is of an import that was given up.
+  if (!stepped_ && rows.steps != steps_) rows_->forget([](uint64_t) { return true; });
+  if (guard_ != nullptr) CORRO_TRY(guard_->check(*rows_, rows.keys));
   if (snapshot_) CORRO_TRY(snapshot_->keep(rows.keys));
   CORRO_TRY(rows_->unpack(rows.keys, rows.rows, rows.steps));
   steps_ = rows.steps;

@@ -172,7 +172,7 @@ Status ServedTables::pull(TableNumber table, std::span<const uint64_t> ids,
   CORRO_TRY(worker_.start_pull(table, ids));
   CORRO_TRY(finish_call(options_.patience));
   worker_.copy_rows(values);
-  return leave();
+  return {};
 }
 
 Status ServedTables::prefetch(TableNumber table, std::span<const uint64_t> ids, size_t most) {
@@ -187,8 +187,7 @@ Status ServedTables::push(TableNumber table, std::span<const uint64_t> ids,
   const auto turn = turn_.lock();
   CORRO_TRY(worker_.start_push(table, ids, gradients));
   advance_links();
-  CORRO_TRY(finish_call(options_.patience + kPushMargin));
-  return leave();
+  return finish_call(options_.patience + kPushMargin);
 }
 
 Status ServedTables::wait(TableNumber table) {
@@ -201,7 +200,8 @@ Status ServedTables::finish_call(Duration patience) {
   wait_for_answers(patience);
   finish_saves();
   for (const std::string& note : worker_.take_notes()) fmt::print(stderr, "corro: {}\n", note);
-  return worker_.result();
+  const Status left = leave();
+  return worker_.result().ok() ? left : worker_.result();
 }
 
 void ServedTables::wait_for_answers(Duration patience) {

@@ -186,6 +186,7 @@ Status TableService::push(Kept& kept, uint64_t client, const Header& header, Byt
 }
 
 void TableService::finish_step(Kept& kept) {
+  kept.loaded.reset();  // Of a restore that was given up.
   while (kept.table->has_to_hand_out()) hand_out(kept);
   const Status status = kept.table->apply();
   const bool alone = kept.table->spec().mode == Mode::kAsync;  // Nobody else's push waits.

@@ -53,6 +53,7 @@ void TableService::work() {
 
 /// A page; blocks while the writer has no room.
 void TableService::hand_out(Kept& kept) {
+  if (kept.writer->result()) return end_part(kept, *kept.writer->result());
   auto page = kept.table->next_page(options_.page_bytes);
   if (!page.ok()) return end_part(kept, page.status());
   if (*page) return kept.writer->write(**std::move(page));

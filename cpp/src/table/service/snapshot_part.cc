@@ -14,7 +14,7 @@ namespace {
 /// "CTS1": the version is the last byte.
 constexpr uint32_t kPartMagic = 0x31535443;
 constexpr size_t kPartLengthBytes = 8;
-constexpr size_t kMostHeadBytes = 1024;
+constexpr size_t kMostHeadBytes = 8192;
 constexpr size_t kDateBytes = sizeof(uint32_t);
 
 Status damaged(std::string_view why) {
@@ -71,6 +71,12 @@ RowLoader::RowLoader(const LoadOptions& options, std::unique_ptr<LocalTable> row
 
 Status RowLoader::take_head(const PartHead& head) {
   TableSpec here = options_.spec;
+  // How rows are kept and pushed may be another matter by now.
+  here.retention.most_bytes = head.spec.retention.most_bytes;
+  here.retention.spill = head.spec.retention.spill;
+  here.mode = head.spec.mode;
+  here.staleness = head.spec.staleness;
+  here.optimizer.lr = head.spec.optimizer.lr;
   as_it_is_ = !options_.weights_only || head.spec.optimizer == here.optimizer;
   if (options_.weights_only) here.optimizer = head.spec.optimizer;
   CORRO_TRY(check_alike(here, head.spec));

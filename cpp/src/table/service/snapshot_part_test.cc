@@ -114,6 +114,20 @@ TEST(SnapshotPart, OfAnotherTableIsRefusedAndNamesWhatDiffers) {
   EXPECT_TRUE(refusal(other, true).ok());
 }
 
+TEST(SnapshotPart, IsForTheSameTableWithAnotherBudgetModeOrRate) {
+  const Bytes file = file_of(*made_table());
+  TableSpec other = spec_of_part();
+  other.retention.most_bytes = 1U << 30U;
+  other.retention.spill = testing::TempDir();
+  other.mode = Mode::kBounded;
+  other.staleness = 2;
+  other.optimizer.lr *= 2;
+  RowLoader loader = RowLoader::create(wanted_of(other)).value();
+  const Status status = read_in_pieces(loader, file, 1000);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(rows_in(*loader.take()), rows_in(*made_table()));
+}
+
 TEST(SnapshotPart, GivesAnotherOptimizerItsWeightsAndAFreshState) {
   const auto table = made_table();
   TableSpec other = spec_of_part();

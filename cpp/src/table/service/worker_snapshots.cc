@@ -145,6 +145,7 @@ void TableWorker::find_unneeded() {
 
 /// Servers that no table needs may end. They are told until they do.
 void TableWorker::release_servers() {
+  find_unneeded();  // A table may have been opened since.
   for (uint32_t server = 0; server < lost_.size(); ++server)
     if (unneeded_[server] && !lost_[server])
       links_.questions(server).ask(encode_message({.kind = MessageKind::kRelease}, {}), nullptr);
