@@ -115,7 +115,8 @@ TEST(RowSnapshot, GivesTheRowsOfItsShardsAlone) {
     RowSnapshot snapshot(*table, half, 1);
     while (const auto page = snapshot.next(200).value()) {
       add_page(got, *page, 1);
-      for (const uint64_t key : decode_packed(*page)->keys) EXPECT_TRUE(half.test(shard_of(key)));
+      const PackedRows packed = decode_packed(*page).value();
+      for (const uint64_t key : packed.keys) EXPECT_TRUE(half.test(shard_of(key)));
     }
   }
   EXPECT_EQ(got, all_rows(*table));
