@@ -58,7 +58,16 @@ SETTINGS = (
 )
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # Its size is asked for, and nothing written.
 # No inputs: what is made, and what tools keep for themselves.
-MADE = {".git", "build", "dist", "corro-runs", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+MADE = {
+    ".git",
+    "build",
+    "dist",
+    "corro-runs",
+    "pictures",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+}
 PYTHON_CACHE = "__pycache__"
 PROGRAMS = ("_test", "_fuzz")  # How the programs that CMake makes of tests end.
 
