@@ -282,9 +282,9 @@ Result<Pull> decode_pull(BytesView body) {
   return pull;
 }
 
-Result<Rows> decode_rows(BytesView body, size_t keys, uint32_t dim) {
+Result<PulledRows> decode_rows(BytesView body, size_t keys, uint32_t dim) {
   if (body.size() < kRowsHeadBytes) return malformed("ROWS");
-  Rows rows;
+  PulledRows rows;
   uint64_t count = 0;
   Fields fields(body.first(kRowsHeadBytes));
   fields.take(rows.steps);

@@ -109,7 +109,7 @@ struct Pull {
   std::span<const uint64_t> keys;  ///< [n], ascending.
 };
 /// Points into the message.
-struct Rows {
+struct PulledRows {
   uint64_t steps = 0;                 ///< That the table has taken.
   std::span<const float> values;      ///< [count, dim]
   std::span<const uint32_t> changed;  ///< [count], ascending: of which keys; empty: of all.
@@ -186,7 +186,7 @@ struct Holds {
 /// INVALID_ARGUMENT if keys do not ascend. `body` is aligned to 8 bytes, and outlives the result.
 [[nodiscard]] Result<Pull> decode_pull(BytesView body);
 /// Rows of `keys` keys. INVALID_ARGUMENT unless encode_rows() could have written it for them.
-[[nodiscard]] Result<Rows> decode_rows(BytesView body, size_t keys, uint32_t dim);
+[[nodiscard]] Result<PulledRows> decode_rows(BytesView body, size_t keys, uint32_t dim);
 /// INVALID_ARGUMENT if keys do not ascend, or rows of `dim` elements do not fit the length.
 [[nodiscard]] Result<Push> decode_push(BytesView body, uint32_t dim);
 

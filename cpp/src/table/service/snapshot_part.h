@@ -1,7 +1,7 @@
 // The file of a part of a snapshot: the rows of some shards of a table. Bytes: design 0048.
 //
 //   Bytes file = encode_part_head({.spec = spec, .step = 1000});
-//   for (const Bytes& page : pages) append(file, frame_of(page), page);
+//   for (const Bytes& page : pages) use(frame_of(page), page);  // into the file, behind the head
 //
 //   PartReader reader(loader);
 //   CORRO_TRY(reader.take(bytes));   // as they come
