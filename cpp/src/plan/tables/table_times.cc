@@ -26,17 +26,16 @@ TableWorld world_of(const Cluster& cluster, uint32_t ranks) {
   TableWorld world{.ranks = ranks, .hosts = cluster.host_count()};
   world.ranks_a_host = (ranks + world.hosts - 1) / world.hosts;
   const double most = std::numeric_limits<double>::max();
-  world.network.bandwidth = world.inside.bandwidth = world.memory_bandwidth = most;
+  world.network.bandwidth = world.inside = world.memory_bandwidth = most;
   world.rank_memory = world.host_memory = most;
   for (const HostGroup& group : cluster.hosts) {
     const DeviceType& type = cluster.types[group.type];
     world.network.latency = std::max(world.network.latency, group.network.latency);
-    world.inside.latency = std::max(world.inside.latency, group.link.latency);
     if (group.network.bandwidth > 0) {
       world.network.bandwidth = std::min(world.network.bandwidth, group.network.bandwidth);
     }
     if (group.link.bandwidth > 0) {
-      world.inside.bandwidth = std::min(world.inside.bandwidth, group.link.bandwidth);
+      world.inside = std::min(world.inside, group.link.bandwidth);
     }
     world.memory_bandwidth = std::min(world.memory_bandwidth, type.memory_bandwidth);
     world.rank_memory = std::min(world.rank_memory, type.memory);
@@ -84,11 +83,11 @@ double served_seconds(const TableNeed& table, double distinct, const TableWorld&
 
 double replicated_seconds(const TableNeed& table, const TableWorld& world) {
   const double elements = table.rows * table.dim;
-  const Link& link = world.hosts > 1 ? world.network : world.inside;
+  const double bandwidth = world.hosts > 1 ? world.network.bandwidth : world.inside;
   const double ranks = world.ranks;
   // A ring, in which each host's network carries one rank's share (Patarasuk and Yuan 2009). The
   // gradients are in buckets with others, so no collective begins for them alone.
-  const double reduce = 2 * (ranks - 1) / ranks * elements * kGradientBytes / link.bandwidth;
+  const double reduce = 2 * (ranks - 1) / ranks * elements * kGradientBytes / bandwidth;
   // The optimizer reads and writes weights and state, and reads gradients.
   const double touched = table.rows * (2 * row_bytes(table) + kGradientBytes * table.dim);
   return reduce + touched / world.memory_bandwidth;

@@ -19,7 +19,7 @@ struct TableWorld {
   uint32_t hosts = 1;
   uint32_t ranks_a_host = 1;  ///< On the fullest host.
   Link network = {};          ///< The narrowest of any host; of one host alone it is not used.
-  Link inside = {};           ///< The narrowest between two devices of a host.
+  double inside = 0;          ///< Bytes/s of the narrowest link between two devices of a host.
   double memory_bandwidth = 0;
   double rank_memory = 0;  ///< The smallest of any device.
   double host_memory = 0;  ///< 0: not known.
