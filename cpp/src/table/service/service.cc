@@ -136,15 +136,15 @@ Status TableService::give_rows(const ServedTable& table, uint64_t client, const 
   const uint32_t dim = table.spec().dim;
   const auto changed =
       pull.head.since == 0 ? std::nullopt : table.changed_since(pull.head.since, pull.keys);
-  if (!changed || changed->size() == pull.keys.size()) {
-    Bytes rows = encode_rows(header, table.steps(), pull.keys.size(), dim, {});
-    CORRO_TRY(table.pull(pull.keys, values_of(rows, pull.keys.size(), dim)));
-    send_(client, std::move(rows));
-    return {};
+  std::span<const uint64_t> keys = pull.keys;
+  std::span<const uint32_t> indices;  // None: all rows.
+  std::vector<uint64_t> some;
+  if (changed && changed->size() < keys.size()) {
+    indices = *changed;
+    for (const uint32_t index : indices) some.push_back(keys[index]);
+    keys = some;
   }
-  std::vector<uint64_t> keys;
-  for (const uint32_t index : *changed) keys.push_back(pull.keys[index]);
-  Bytes rows = encode_rows(header, table.steps(), keys.size(), dim, *changed);
+  Bytes rows = encode_rows(header, table.steps(), keys.size(), dim, indices);
   CORRO_TRY(table.pull(keys, values_of(rows, keys.size(), dim)));
   send_(client, std::move(rows));
   return {};
