@@ -63,8 +63,8 @@ check: setup $(STAMPS)/packages-clang $(STAMPS)/packages-lint ## Format, and che
 	@$(VENV)/python tools/check.py
 
 .PHONY: test
-test: test-setup ## Run the tests that have not passed yet: C++, Python, other torches [ONLY=REGEX] [CI_FULL=1]
-	@$(VENV)/python tools/run_tests.py $(if $(ONLY),--only '$(ONLY)')
+test: test-setup ## Run the tests that have not passed yet: C++, Python, older torches [ONLY=REGEX] [TORCH=newest|older] [CI_FULL=1]
+	@$(VENV)/python tools/run_tests.py $(if $(ONLY),--only '$(ONLY)') $(if $(TORCH),--torch $(TORCH))
 
 .PHONY: test-all
 test-all: test-setup $(STAMPS)/packages-launchers $(STAMPS)/packages-images $(STAMPS)/wheels ## Run every test, the slow ones too

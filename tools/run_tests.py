@@ -1,6 +1,7 @@
 """Runs the tests of one build and closes with one line: N passed, N failed, N skipped.
 
-    tools/run_tests.py                             C++, Python, Python with other torches
+    tools/run_tests.py                             C++, Python, Python with older torches
+    tools/run_tests.py --torch newest              without those
     tools/run_tests.py --preset tsan --cpp-only    the C++ tests of a sanitizer build
     tools/run_tests.py --select faults
     tools/run_tests.py --only 'test_plan|planning_test'
@@ -205,7 +206,12 @@ def kind_of(path: Path, text: str) -> str:
     return "planner" if path.name.startswith(OF_PLANNER) else path.parent.name
 
 
-def suites_of_other_torch(reports: Path, markers: str) -> list[Suite]:
+def suites_of_newest_torch(reports: Path, markers: str) -> list[Suite]:
+    folders = ("python/tests", "python/tests/launcher", "tools")
+    return python_suites(ROOT / ".venv", reports / "newest", markers, folders)
+
+
+def suites_of_older_torch(reports: Path, markers: str) -> list[Suite]:
     """The oldest torch runs what depends on torch's version; one between it and the newest runs
     import, process group, optimizer and verbs."""
     marked = f"{OF_OTHER_TORCH} and ({markers})" if markers else OF_OTHER_TORCH
@@ -251,6 +257,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--preset", default="release", help="the build folder under build/")
     parser.add_argument("--select", choices=SELECTIONS, default="core")
     parser.add_argument("--cpp-only", action="store_true", help="leave pytest out")
+    parser.add_argument(
+        "--torch", choices=("all", "newest", "older"), default="all", help="older: those alone"
+    )
     parser.add_argument("--only", default="", metavar="REGEX", help="suites with such a name")
     options = parser.parse_args(argv)
 
@@ -258,16 +267,14 @@ def main(argv: Sequence[str]) -> int:
     reports = build / "test-reports"
     shutil.rmtree(reports, ignore_errors=True)
     reports.mkdir(parents=True)
-    suites = cpp_suites(build, options.select)
-    if not options.cpp_only:
-        markers = SELECTIONS[options.select][1]
-        suites += python_suites(
-            ROOT / ".venv",
-            reports / "newest",
-            markers,
-            ("python/tests", "python/tests/launcher", "tools"),
-        )
-        suites += suites_of_other_torch(reports, markers)
+    markers = SELECTIONS[options.select][1]
+    suites: list[Suite] = []
+    if options.torch != "older":
+        suites += cpp_suites(build, options.select)
+        if not options.cpp_only:
+            suites += suites_of_newest_torch(reports, markers)
+    if options.torch != "newest" and not options.cpp_only:
+        suites += suites_of_older_torch(reports, markers)
     suites = [suite for suite in suites if re.search(options.only, suite.name)]
     outcomes = run_suites(suites, judge)
     before = sum(outcome.before for outcome in outcomes)
