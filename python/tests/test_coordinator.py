@@ -11,9 +11,10 @@ from pathlib import Path
 
 import etcd_server
 import pytest
-from coordinators import Job
+from coordinators import CORRO, Job
 from etcd_server import Etcd
 from said import until
+from shown_job import asked, job_at
 
 pytestmark = [pytest.mark.faults, pytest.mark.beside]
 
@@ -72,6 +73,23 @@ def test_ranks_step_on_while_nobody_leads_and_the_next_coordinator_goes_on(start
     assert set(kept) <= set(printed), job.logs()
     log = (job.folder / "logs/rank-0.log").read_text()
     assert printed_steps(log)[:1] == [10], "the second coordinator has kept what was there"
+
+
+def test_browsers_are_shown_the_job_by_whoever_leads(start: Start) -> None:
+    job = start()
+    first = job.coordinator(0, "--dashboard", "127.0.0.1:0")
+    for host in ("a", "b"):
+        job.agent(host)
+    job.steps(5)
+    assert [rank["host"] for rank in job_at(first.log())["ranks"]] == ["a", "b"]
+    first.kill()
+    second = job.coordinator(1)  # Without the option, but it is asked.
+    second.says("leads in term 2", job.logs)
+    job.steps(5)
+    printed = until("an answer", lambda: asked(CORRO, second.popen.pid), job.logs)
+    until("the ranks", lambda: len(job_at(printed)["ranks"]) == 2, job.logs)
+    job.finish()
+    assert second.status() == 0, job.logs()
 
 
 def test_a_rank_that_is_killed_while_nobody_leads_is_noticed_by_the_next_one(start: Start) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pods
 import pytest
 from said import PATIENCE, WORKER, Said, until
+from shown_job import asked, job_at
 
 pytestmark = [
     pytest.mark.faults,
@@ -105,6 +106,21 @@ def test_workers_are_lost_replaced_added_and_drained_while_ranks_run(start: Star
     steps = [fact["step"] for fact in job.facts()[first]]
     assert steps == sorted(steps), "worker-0's process has gone on"
     assert len(job.facts()) == 4
+
+
+def test_who_may_run_a_command_in_the_head_is_shown_the_job(start: Start) -> None:
+    job = start(1)
+    workers = [job.worker(0), job.worker(1)]
+    job.size(2)
+    leader = int(Path(f"/proc/{job.head.pid}/task/{job.head.pid}/children").read_text())
+    program = job.pods.bin / "corro"
+    printed = asked(program, leader)
+    until("the ranks", lambda: len(job_at(printed)["ranks"]) == 2, job.logs)
+    status = subprocess.run([program, "status", str(leader)], capture_output=True, check=True)
+    assert b"2 ranks run" in status.stdout
+    job.finish()
+    assert job.over(job.head) == 0, job.logs()
+    assert [job.over(worker) for worker in workers] == [0, 0], job.logs()
 
 
 @pytest.mark.parametrize("way", ["drained", "killed"])

@@ -1,4 +1,4 @@
-// Which running job a command means: `corro stacks`, `trace`, `status`, `top`, `servers`.
+// Which running job a command means: `corro stacks`, `trace`, `status`, `top`, `dash`, `servers`.
 #pragma once
 
 #include <string>

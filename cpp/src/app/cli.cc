@@ -73,6 +73,7 @@ Examples:
 
 constexpr const char* kDashExamples = R"(
 Examples:
+  corro dash                     where the job that runs here is shown, with --dashboard or without
   corro dash corro-runs/20260101-120000-train
                                  shows a job that is over in a browser, at any time of it
   corro dash --address 127.0.0.1:8080 logs/history.jsonl
@@ -287,6 +288,10 @@ void describe_job(CLI::App& run, Raw& raw) {
       ->check(CLI::IsMember({"auto", "none", "core"}));
   run.add_option("--timeout", raw.timeout, "Stop the job after this time (90, 30m, 2h): status 124")
       ->type_name("TIME");
+  run.add_option("--dashboard", raw.run.dashboard,
+                 "Show the job to browsers here, such as 127.0.0.1:8080; port 0: any")
+      ->type_name("ADDRESS:PORT")
+      ->check(some_address());
   run.add_option("--long-wait", raw.long_wait, "Say who waits for whom after this time; 0: never")
       ->type_name("TIME");
   run.add_flag("--verbose", raw.run.verbose, "Say what is done and why");
@@ -315,10 +320,6 @@ void describe_hosts(CLI::App& run, Raw& raw) {
                  "Hosts that the launcher, and the agent of each host, starts itself")
       ->type_name("N")
       ->check(number_in(1, 1024));
-  run.add_option("--dashboard", raw.run.dashboard,
-                 "Show the job to browsers here, such as 127.0.0.1:8080; port 0: any")
-      ->type_name("ADDRESS:PORT")
-      ->check(some_address());
   run.add_option("--corro-call", raw.run.call)->group("");  // corro.run() of Python
   run.add_flag("--allow-single-node", raw.run.allow_single_node,
                "Use this host alone although a scheduler announces more");
@@ -333,10 +334,13 @@ void describe_run(CLI::App& run, Raw& raw) {
 }
 
 void describe_dash(CLI::App& dash, Raw& raw) {
-  dash.add_option("path", raw.dash.path, "The folder of the job's logs, or its history.jsonl")
-      ->type_name("DIR")
-      ->required();
-  dash.add_option("--address", raw.dash.address, "Where; default: 127.0.0.1:0, which is any port")
+  dash.add_option(
+          "path", raw.dash.path,
+          "The folder of a job's logs, or its history.jsonl; or one that runs, by its id or the "
+          "pid of its corro run. Default: the one that runs")
+      ->type_name("DIR");
+  dash.add_option("--address", raw.dash.address,
+                  "Where to show a job that is over; default: 127.0.0.1:0, which is any port")
       ->type_name("ADDRESS:PORT")
       ->check(some_address());
   dash.footer(kDashExamples);
@@ -410,7 +414,9 @@ std::unique_ptr<CLI::App> describe_program(Raw& raw) {
                       "doctor", "Show what ranks do, also in a hang; with -H, check hosts"),
                   raw);
   describe_looks(*program, raw.look);
-  describe_dash(*program->add_subcommand("dash", "Show a job that is over in a browser"), raw);
+  describe_dash(*program->add_subcommand(
+                    "dash", "Show a job in a browser: one that runs, or one that is over"),
+                raw);
   describe_checkpoint(*program, raw.checkpoint);
   describe_jobs(*program, raw.jobs);
   describe_operator(*program, raw.cluster_operator);

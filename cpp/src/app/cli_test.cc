@@ -276,12 +276,14 @@ TEST(CommandLine, ATraceHasStepsAndAFile) {
 }
 
 TEST(CommandLine, DashTakesAFolderAndAnAddress) {
+  EXPECT_EQ(parse({"dash"})->action, Action::kDash);
+  EXPECT_EQ(parse({"dash"})->dash.path, "") << "the job that runs";
   EXPECT_EQ(parse({"dash", "logs"})->action, Action::kDash);
   EXPECT_EQ(parse({"dash", "logs"})->dash.path, "logs");
   EXPECT_EQ(parse({"dash", "logs"})->dash.address, "127.0.0.1:0");
   EXPECT_EQ(parse({"dash", "--address", "[::1]:80", "logs"})->dash.address, "[::1]:80");
   for (const std::vector<std::string>& mistake :
-       {std::vector<std::string>{"dash"}, {"dash", "a", "b"}, {"dash", "--address", "", "logs"}})
+       {std::vector<std::string>{"dash", "a", "b"}, {"dash", "--address", "", "logs"}})
     EXPECT_THAT(parse(mistake).status().message(), HasSubstr("corro dash: "));
 }
 

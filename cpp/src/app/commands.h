@@ -30,7 +30,8 @@ namespace corro::app {
 /// such job, or the file cannot be written.
 [[nodiscard]] int trace_command(const LookCommand& look);
 
-/// Shows a job that is over to browsers, until Ctrl-C. Status 2 if there is none that can be shown.
+/// Prints where a running job is shown to browsers; or shows one that is over, until Ctrl-C. Status 2
+/// if there is none that can be shown.
 [[nodiscard]] int dash_command(const launch::PastJobOptions& options);
 
 /// Prints what a running job does: as text, or as the dashboard's JSON. Status 1 if there is no such

@@ -17,8 +17,8 @@
 namespace corro::launch {
 namespace {
 
-constexpr std::array<std::string_view, 4> kWords = {"stacks", "picture", "end",
-                                                    "trace"};  ///< Of Question.
+constexpr std::array<std::string_view, 5> kWords = {"stacks", "picture", "end", "trace",
+                                                    "page"};  ///< Of Question.
 constexpr std::string_view kServers = "servers ";
 constexpr std::string_view kRefused = "no: ";
 constexpr size_t kPiece = size_t{32} << 10U;  ///< Of an answer, in one packet.
@@ -280,18 +280,28 @@ Result<std::string> Inquiry::wait(Time deadline) {
   return Status(Code::kDeadlineExceeded, fmt::format("job {} does not answer", job_.id));
 }
 
+std::string refused(const std::string& why) { return std::string(kRefused) + why; }
+
+namespace {
+
+Result<std::string> answer_to(Inquiry inquiry, Duration patience) {
+  CORRO_ASSIGN(std::string text, inquiry.wait(monotonic_now() + patience));
+  if (text.starts_with(kRefused))
+    return Status(Code::kFailedPrecondition, text.substr(kRefused.size()));
+  return text;
+}
+
+}  // namespace
+
 Result<std::string> ask(const RunningJob& job, Question question, Duration patience,
                         uint32_t steps) {
   CORRO_ASSIGN(Inquiry inquiry, Inquiry::create(job, question, steps));
-  return inquiry.wait(monotonic_now() + patience);
+  return answer_to(std::move(inquiry), patience);
 }
 
 Result<std::string> ask(const RunningJob& job, const ServerChange& change, Duration patience) {
   CORRO_ASSIGN(Inquiry inquiry, Inquiry::create(job, change));
-  CORRO_ASSIGN(const std::string text, inquiry.wait(monotonic_now() + patience));
-  if (text.starts_with(kRefused))
-    return Status(Code::kFailedPrecondition, text.substr(kRefused.size()));
-  return text;
+  return answer_to(std::move(inquiry), patience);
 }
 
 }  // namespace corro::launch

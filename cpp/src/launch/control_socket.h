@@ -1,5 +1,5 @@
 // ControlSocket: where a running job answers other commands of its user: `corro stacks`, `corro
-// trace`, `corro status`, `corro top`, `corro servers`. Bytes: docs/wire.md.
+// trace`, `corro status`, `corro top`, `corro dash`, `corro servers`. Bytes: docs/wire.md.
 //
 //   launcher:  auto control = ControlSocket::create(job_id).value();
 //              ... when poll_fd() is readable: control->poll();
@@ -47,6 +47,7 @@ enum class Question : uint8_t {
   kPicture,  ///< The job as JSON: what GET /api/job says (docs/dashboard.md).
   kEnd,      ///< The same once the job is over; until then there is no answer.
   kTrace,    ///< What all ranks did in their last steps, as Chrome's trace.
+  kPage,     ///< The address of the dashboard, with its token; may be refused().
 };
 
 /// Never blocks. Loop-confined.
@@ -129,10 +130,14 @@ class Inquiry {
   std::string text_;
 };
 
-/// The answer to one question; blocks. Fails as an Inquiry does.
+/// The answer that something is not to be had, and why.
+[[nodiscard]] std::string refused(const std::string& why);
+
+/// The answer to one question; blocks. Fails as an Inquiry does; FAILED_PRECONDITION says what was
+/// refused().
 [[nodiscard]] Result<std::string> ask(const RunningJob& job, Question question, Duration patience,
                                       uint32_t steps = 0);
-/// The same, for a change of servers: what is done, or FAILED_PRECONDITION and why it is not.
+/// The same, for a change of servers.
 [[nodiscard]] Result<std::string> ask(const RunningJob& job, const ServerChange& change,
                                       Duration patience);
 

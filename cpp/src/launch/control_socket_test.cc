@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <optional>
 #include <thread>
 
 #include "io/socket.h"
@@ -129,12 +130,25 @@ TEST(ControlSocket, WhatItDoesNotKnowEndsTheConnection) {
                                                                       {"trace 4294967296"}}) {
     const io::Fd socket = connected_after(*control, packets);
     for (const Question question :
-         {Question::kStacks, Question::kPicture, Question::kEnd, Question::kTrace})
+         {Question::kStacks, Question::kPicture, Question::kEnd, Question::kTrace, Question::kPage})
       EXPECT_FALSE(control->asked(question));
     EXPECT_EQ(control->next_change(), std::nullopt);
     std::array<std::byte, 16> packet{};
     EXPECT_TRUE(io::receive_message(socket.get(), packet).closed);
   }
+}
+
+TEST(ControlSocket, WhatIsRefusedIsAFailure) {
+  auto control = ControlSocket::create(unique_id()).value();
+  const RunningJob job = own_job();
+  std::optional<Result<std::string>> answer;
+  std::jthread asker([&] { answer = ask(job, Question::kPage, kPatience); });
+  ASSERT_TRUE(io::wait_ready(control->poll_fd(), POLLIN, monotonic_now() + kPatience));
+  while (!control->asked(Question::kPage)) control->poll();
+  control->answer(Question::kPage, refused("the job is over"));
+  asker.join();
+  EXPECT_EQ(answer->status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(answer->status().message(), "the job is over");
 }
 
 TEST(ControlSocket, AChangeOfServersIsAnsweredToWhoHasAskedForIt) {

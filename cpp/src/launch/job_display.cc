@@ -7,12 +7,13 @@
 
 namespace corro::launch {
 
-Result<JobDisplay::Opened> JobDisplay::open(const LaunchPlan& plan) {
+Result<JobDisplay::Opened> JobDisplay::open(const LaunchPlan& plan, Showroom& room) {
   const UnixTime started = wall_now();
   CORRO_ASSIGN(HistoryFile history, HistoryFile::create(plan, started));
   return Opened{.started = started,
                 .history = std::move(history),
-                .board = std::make_unique<dashboard::SharedBoard>()};
+                .board = std::make_unique<dashboard::SharedBoard>(),
+                .room = &room};
 }
 
 void JobDisplay::hear(const Event& event) {
@@ -54,6 +55,15 @@ const std::string& JobDisplay::text(Time now) {
   if (std::exchange(written_, shown) != shown || text_.empty())
     text_ = dashboard::write_job(opened_.board->copy(), wall_now());
   return text_;
+}
+
+Result<std::string> JobDisplay::page() {
+  if (is_over_) return Status(Code::kFailedPrecondition, "the job is over");
+  if (opened_.dashboard == nullptr) {
+    CORRO_ASSIGN(opened_.dashboard,
+                 opened_.room->open_for_asker(*opened_.board, plan_.job.log_dir));
+  }
+  return opened_.room->address(plan_.machine.host);
 }
 
 void JobDisplay::end(const Ending& ending, Time now) {

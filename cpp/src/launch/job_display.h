@@ -5,6 +5,7 @@
 //   display.look(now);                            // once a second: for the history
 //   if (display.due() <= now) display.tick(now);  // for a dashboard
 //   send(display.text(now));                      // to a command that asks
+//   send(display.page());                         // to one that asks where the page is
 //
 // Each picture goes to the board, and to the history if that wants one. The history wants one a second,
 // and fewer once they are many (dashboard/history.h); a dashboard, and who asks, one a second, and soon
@@ -23,21 +24,23 @@
 #include "launch/job_output.h"
 #include "launch/job_record.h"
 #include "launch/plan.h"
+#include "launch/showroom.h"
 
 namespace corro::launch {
 
-/// Loop-confined. Course, plan and output outlive it.
+/// Loop-confined. Course, plan, output and showroom outlive it.
 class JobDisplay {
  public:
   struct Opened {
     UnixTime started{};
     HistoryFile history;
     std::unique_ptr<dashboard::SharedBoard> board;
+    Showroom* room = nullptr;
     std::unique_ptr<dashboard::Dashboard> dashboard = nullptr;  ///< Null: nobody wants one.
   };
   /// Opens the history in the folder of the logs, which is there, and a board; no dashboard yet. The
   /// job has started now.
-  static Result<Opened> open(const LaunchPlan& plan);
+  static Result<Opened> open(const LaunchPlan& plan, Showroom& room);
 
   /// `output`: is told once if the history cannot be written.
   JobDisplay(Opened opened, const JobCourse& course, const LaunchPlan& plan, JobOutput& output)
@@ -50,6 +53,10 @@ class JobDisplay {
   void tick(Time now);
   /// The job as JSON, as GET /api/job says it; a second old at most.
   [[nodiscard]] const std::string& text(Time now);
+
+  /// The address of the dashboard, with its token, which is for the job's user alone. Opens one on
+  /// loopback if there is none. FAILED_PRECONDITION once the job is over.
+  [[nodiscard]] Result<std::string> page();
 
   /// The job is over; this picture is the last one.
   void end(const Ending& ending, Time now);

@@ -29,6 +29,7 @@ Agents agents_of(const LaunchPlan& plan) {
 /// Of two hosts, whose agents have not dialled yet.
 struct Opened {
   LaunchPlan plan;
+  Showroom room = Showroom::create("--dashboard", "").value();
   Job job;
   Leadership leadership{nullptr};
   Opening opening{job, leadership, std::nullopt};
@@ -43,7 +44,7 @@ struct Opened {
              .files = JobOutput::open_files(plan).value(),
              .writer = screen::ScreenWriter::create().value(),
              .policy = nullptr,
-             .display = JobDisplay::open(plan).value()}) {}
+             .display = JobDisplay::open(plan, room).value()}) {}
 };
 
 TEST(Opening, GivesHostsSomeTimeToAnswer) {

@@ -44,7 +44,7 @@ struct Surroundings {
 Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPlan& plan,
                                         Surroundings& around) {
   CORRO_ASSIGN(JobOutput::Files files, JobOutput::open_files(plan));
-  CORRO_ASSIGN(JobDisplay::Opened display, JobDisplay::open(plan));
+  CORRO_ASSIGN(JobDisplay::Opened display, JobDisplay::open(plan, around.room));
   CORRO_ASSIGN(Agents agents,
                Agents::create(plan.job.hosts, {.job = wire::digest_of(plan.job.job_id),
                                                .shell = agent::remote_shell(plan.options.rsh),

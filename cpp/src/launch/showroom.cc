@@ -7,10 +7,11 @@ namespace corro::launch {
 
 Result<Showroom> Showroom::create(std::string option, const std::string& wanted) {
   Showroom made;
-  if (wanted.empty()) return made;
-  CORRO_ASSIGN(made.address_, dashboard::parse_address(option, wanted));
-  made.option_ = std::move(option);
   made.token_ = wire::to_hex(wire::random_secret());
+  if (!wanted.empty()) {
+    CORRO_ASSIGN(made.address_, dashboard::parse_address(option, wanted));
+  }
+  made.option_ = std::move(option);
   return made;
 }
 
@@ -24,6 +25,12 @@ Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open(const dashboard::Sh
   return opened;
 }
 
+Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open_for_asker(
+    const dashboard::SharedBoard& board, const std::string& logs) {
+  if (address_.empty()) address_ = "127.0.0.1:0";
+  return open(board, logs);
+}
+
 Result<std::unique_ptr<dashboard::Replay>> Showroom::open_past(const std::string& logs,
                                                                dashboard::History history) {
   auto opened = dashboard::Replay::open({.address = address_, .token = token_, .logs = logs},
@@ -33,9 +40,13 @@ Result<std::unique_ptr<dashboard::Replay>> Showroom::open_past(const std::string
   return opened;
 }
 
+std::string Showroom::address(const std::string& host) const {
+  return address_.empty() ? "" : dashboard::address_for_people(address_, token_, host);
+}
+
 std::string Showroom::take_news(const std::string& host) {
   if (address_.empty() || std::exchange(is_told_, true)) return "";
-  return dashboard::address_for_people(address_, token_, host);
+  return address(host);
 }
 
 }  // namespace corro::launch

@@ -1,5 +1,5 @@
-// Showroom: where a job is shown (--dashboard), and with which token; the same one if the job begins
-// anew.
+// Showroom: where a job is shown (--dashboard, or to who asks for its page), and with which token; the
+// same ones if the job begins anew.
 #pragma once
 
 #include <memory>
@@ -15,18 +15,23 @@ namespace corro::launch {
 /// Externally synchronized.
 class Showroom {
  public:
-  /// `wanted`: what the user has typed behind the option; "": the job is shown nowhere. Draws the
-  /// token.
+  /// `wanted`: what the user has typed behind the option; "": the job is shown nowhere until somebody
+  /// asks. Draws the token.
   static Result<Showroom> create(std::string option, const std::string& wanted);
   /// Starts a thread that shows the board. `logs`: the folder of the ranks' logs. Null: the job is
   /// shown nowhere. The failure names the option.
   [[nodiscard]] Result<std::unique_ptr<dashboard::Dashboard>> open(
       const dashboard::SharedBoard& board, const std::string& logs);
+  /// The same for who asks; on loopback, where the user has named no address.
+  [[nodiscard]] Result<std::unique_ptr<dashboard::Dashboard>> open_for_asker(
+      const dashboard::SharedBoard& board, const std::string& logs);
   /// The same for a job that is over.
   [[nodiscard]] Result<std::unique_ptr<dashboard::Replay>> open_past(const std::string& logs,
                                                                      dashboard::History history);
-  /// The address for people, with the token, the first time that there is one; "" after that.
-  /// `host`: the name of this machine.
+  /// The address for people, with the token; "": the job is shown nowhere. `host`: the name of this
+  /// machine.
+  [[nodiscard]] std::string address(const std::string& host) const;
+  /// The same, once: "" after that.
   [[nodiscard]] std::string take_news(const std::string& host);
 
  private:

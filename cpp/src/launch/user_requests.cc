@@ -58,6 +58,9 @@ void UserRequests::answer() {
     if (has_come && job_.control->asked(question))
       job_.control->answer(question, job_.display.text(monotonic_now()));
   }
+  if (!job_.control->asked(Question::kPage)) return;
+  const auto page = job_.display.page();
+  job_.control->answer(Question::kPage, page.ok() ? *page : refused(page.status().message()));
 }
 
 void UserRequests::on_caller() {

@@ -1,6 +1,6 @@
 // UserRequests: what the user of a job asks for while it runs: by a signal, by another command
-// (`corro stacks`, `trace`, `status`, `top`), or by the end of the program that has called corro.run(). The
-// course decides what follows.
+// (`corro stacks`, `trace`, `status`, `top`, `dash`), or by the end of the program that has called
+// corro.run(). The course decides what follows.
 #pragma once
 
 #include <signal.h>
@@ -27,7 +27,8 @@ class UserRequests {
   /// Once after Ctrl-Z: the launcher is to stop.
   [[nodiscard]] bool take_suspension() { return std::exchange(suspends_, false); }
 
-  /// Answers what can be answered by now: pictures, and the end once the job is over.
+  /// Answers what can be answered by now: pictures, where the page is, and the end once the job is
+  /// over.
   void answer();
   /// Somebody has not taken all of an answer yet.
   [[nodiscard]] bool is_answering() const {

@@ -500,6 +500,32 @@ def test_a_port_that_is_taken_is_one_line_before_any_rank(launcher: Launcher) ->
     assert not (launcher.directory / "started").exists()
 
 
+def test_a_job_that_was_started_without_it_is_shown_to_who_asks(
+    launcher: Launcher, window: Window
+) -> None:
+    job = launcher.start("-np", 2, launcher.script(STEPS), stdout=subprocess.DEVNULL)
+    asked = [str(launcher.program), "dash", str(job.process.pid)]
+
+    def address() -> str:
+        done = subprocess.run(asked, capture_output=True, timeout=DEADLINE, check=False, text=True)
+        return done.stdout if done.returncode == 0 else ""
+
+    wait_until(lambda: address() != "", "the launcher answers")
+    screen = launcher.directory / "screen"
+    screen.write_text(address())
+    shown = Shown(job, screen).read_address()
+    assert shown.ask("/api/job")[0] == 403
+    window.page.goto(shown.url)
+    window.says("#summary", re.compile(r"2 ranks run; step \d+"))
+    assert address() == screen.read_text(), "there is one page, and one token"
+    assert shown.token not in (job.logs / "history.jsonl").read_text()
+    (launcher.directory / "end").touch()
+    job.wait()
+    done = subprocess.run(asked, capture_output=True, timeout=DEADLINE, check=False, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("corro dash: ")
+
+
 @pytest.fixture
 def replay(launcher: Launcher) -> Iterator[Callable[[Path], Shown]]:
     """Starts `corro dash`, which ends by Ctrl-C."""

@@ -30,6 +30,9 @@ constexpr const char* kUsage =
     "       corro rsh [OPTIONS] HOST COMMAND...  a command on another host of the job; also as "
     "ssh\n"
     "       corro install FOLDER                 copies this program there\n"
+    "       corro status [JOB]                   in a head: what its job does\n"
+    "       corro stacks [JOB]                   in a head: where ranks are in their programs\n"
+    "       corro dash [JOB]                     in a head: where its job is shown to browsers\n"
     "       corro version\n";
 
 int refuse(const std::string& line) {
@@ -90,6 +93,14 @@ int install(const Words& words) {
   return status.ok() ? 0 : refuse("corro install: " + status.message());
 }
 
+int look(const std::string& command, const Words& words) {
+  if (words.size() > 1) return refuse(fmt::format("corro {}: give one job, or none", command));
+  const std::string job = words.empty() ? "" : words[0];
+  if (command == "dash") return dash_command({.path = job, .address = "127.0.0.1:0"});
+  if (command == "stacks") return stacks_command(job);
+  return status_command(job, /*is_json=*/false, read_variables());
+}
+
 int run_pod_program(const std::string& name, Words words) {
   if (name.substr(name.rfind('/') + 1) == "ssh") return remote_shell(words);
   const std::string command = words.empty() ? "" : words[0];
@@ -101,6 +112,7 @@ int run_pod_program(const std::string& name, Words words) {
   if (command == "rsh") return remote_shell(words);
   if (command == "install") return install(words);
   if (command == "ranks") return pod::run_ranks(words, own_path(), CORRO_VERSION);
+  if (command == "dash" || command == "stacks" || command == "status") return look(command, words);
   if (command == "version" || command == "--version") {
     fmt::print("corro {}\n", CORRO_VERSION);
     return 0;
