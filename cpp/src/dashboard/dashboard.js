@@ -4,68 +4,19 @@ import { drawRates, ratesOf } from "./chart.js";
 import { listenToSlider, showHistory, wantedTime } from "./history.js";
 import { listen, showLogs } from "./logs.js";
 import { prepare, showMembers } from "./members.js";
-import { describeSlowest, progressFacts, share, shortSpan, showMetrics, showProgress } from "./metrics.js";
+import { progressFacts, showMetrics, showProgress } from "./metrics.js";
+import { listenToRanks, runs, showRanks } from "./ranks.js";
 import { byId, clock, facts, fill, head, orNothing, setText, span } from "./table.js";
 
 const PAUSE = 1000; // milliseconds
 const PATIENCE = 5000;
 const SHOWN_EVENTS = 200;
-const SIGNS = {
-  starting: "○", running: "●", paused: "‖", done: "✓", stopped: "■", failed: "✕", lost: "✕",
-};
-const RANK_COLUMNS = ["rank", "state", "step", "doing", "waits for", "host", "pid", "why"];
-const TIMED_COLUMNS = [...RANK_COLUMNS.slice(0, 3), "step takes", "of that waits", ...RANK_COLUMNS.slice(3)];
 const EVENT_COLUMNS = ["time", "event", "rank", "host", "step", "cause"];
 
 const isOver = (job) => job.state === "done" || job.state === "failed";
-const runs = (rank) => rank.state === "running" || rank.state === "paused";
 
 function rateText(rate) {
   return rate === undefined ? "–" : `${rate >= 10 ? rate.toFixed(0) : rate.toPrecision(2)} / s`;
-}
-
-function nameOf(rank) {
-  const other = rank.rank !== null && rank.rank !== rank.place;
-  return other ? `${rank.place} (now ${rank.rank})` : String(rank.place);
-}
-
-function timeCells(rank) {
-  return [
-    [rank.step_seconds === null ? "" : shortSpan(rank.step_seconds)],
-    [rank.wait_share === null ? "" : share(rank.wait_share)],
-  ];
-}
-
-function rankRow(rank, awaited, isTimed) {
-  const doing = [rank.operation, rank.phase].filter((part) => part !== null).join(", ");
-  const isAwaited = awaited.has(rank.place);
-  return {
-    name: isAwaited ? "awaited" : "",
-    cells: [
-      [nameOf(rank)],
-      [`${SIGNS[rank.state] ?? ""} ${rank.state}${isAwaited ? ", awaited" : ""}`, `state ${rank.state}`],
-      [orNothing(rank.step)],
-      ...(isTimed ? timeCells(rank) : []),
-      [doing, "text"],
-      [rank.awaits === null ? "" : `rank ${rank.awaits}`],
-      [rank.host, "name"],
-      [orNothing(rank.pid)],
-      [orNothing(rank.cause), "text"],
-    ],
-  };
-}
-
-function showRanks(job) {
-  const awaited = new Set();
-  if (job.state === "waiting") {
-    for (const rank of job.ranks) if (rank.awaits !== null) awaited.add(rank.awaits);
-  }
-  const isTimed = job.ranks.some((rank) => rank.step_seconds !== null);
-  const columns = isTimed ? TIMED_COLUMNS : RANK_COLUMNS;
-  if (byId("rank-head").cells.length !== columns.length) head(byId("rank-head"), columns);
-  fill(byId("ranks"), columns, job.ranks.map((rank) => rankRow(rank, awaited, isTimed)));
-  const running = job.ranks.filter(runs);
-  setText(byId("ranks-text"), describeSlowest(running.length ? running : job.ranks));
 }
 
 function causeOf(event) {
@@ -168,5 +119,6 @@ async function poll() {
 head(byId("event-head"), EVENT_COLUMNS);
 prepare();
 listen();
+listenToRanks();
 listenToSlider(poll);
 poll();

@@ -150,12 +150,11 @@ async function guarded(task) {
   }
 }
 
-function fillPlaces(ranks) {
-  const select = byId("log-place");
-  const places = ranks.map((rank) => String(rank.place));
-  if (places.join() !== [...select.options].map((option) => option.value).join())
-    select.replaceChildren(...places.map((number) => new Option(`rank ${number}`, number)));
-  select.value = String(place());
+/** A number: a list of ten thousand ranks is slow, and no help. */
+function showPlace(ranks) {
+  const field = byId("log-place");
+  field.max = String(Math.max(...ranks.map((rank) => rank.place)));
+  if (document.activeElement !== field) field.value = String(place());
 }
 
 /** Follows a job, if the user does. */
@@ -163,12 +162,13 @@ export async function showLogs(job) {
   byId("logs").hidden = job.ranks.length === 0;
   if (job.ranks.length === 0) return;
   interest = rankOfInterest(job);
-  fillPlaces(job.ranks);
+  showPlace(job.ranks);
   if (mode === "follow") await guarded(follow);
 }
 
 export function listen() {
   byId("log-place").addEventListener("change", () => {
+    if (!byId("log-place").reportValidity()) return;
     chosen = Number(byId("log-place").value);
     guarded(restart);
   });

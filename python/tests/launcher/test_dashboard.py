@@ -171,6 +171,10 @@ class Window:
         locator = self.page.locator(place)
         playwright.expect(locator).to_contain_text(text, timeout=DEADLINE * 1000)
 
+    def choose_log(self, place: int) -> None:
+        self.page.fill("#log-place", str(place))
+        self.page.locator("#log-place").blur()
+
     def lines(self) -> list[str]:
         """What is shown of a log."""
         texts: list[str] = self.page.locator("#log-box .said").all_text_contents()
@@ -314,7 +318,7 @@ def test_of_a_hang_the_log_of_the_awaited_rank_is_shown(launcher: Launcher, wind
     window.says("#lost", "waiting for a rank")
     window.says("#goodput", re.compile(r"[\d.]+ % of .* were not lost"))
     window.says("#faults", "rank 0 waits for rank 1")
-    window.page.select_option("#log-place", "0")
+    window.choose_log(0)
     window.says("#log-box", "0: step 1")
     (launcher.directory / "rest").unlink()
     window.says("#log-box", "0: step 2")  # It follows.
@@ -362,7 +366,7 @@ def test_lines_of_a_log_are_text_and_are_found(launcher: Launcher, window: Windo
     shown = start(launcher, launcher.script(PRINTS))
     window.page.goto(shown.url)
     window.says("#log-text", "Rank 0 has printed nothing.")
-    window.page.select_option("#log-place", "1")
+    window.choose_log(1)
     window.says("#log-box", "line 1200")
     assert window.lines()[-1] == "line 1200"
     while window.page.locator("#log-older").is_visible():
@@ -571,6 +575,36 @@ def test_a_job_that_is_over_is_shown_at_any_time_of_it(
     assert running["state"] != "done"
     assert past.ask("/api/job?at=x", token=past.token)[0] == 400
     assert past.ask("/api/job")[0] == 403
+    assert window.troubles == []
+
+
+def test_of_ten_thousand_ranks_one_sees_those_of_interest_and_finds_any(
+    launcher: Launcher, window: Window, replay: Callable[[Path], Shown]
+) -> None:
+    ranks = [
+        {"place": place, "host": f"node{place // 8}", "state": "running", "step": 7}
+        for place in range(10_000)
+    ]
+    ranks[7321].update(state="failed", cause="killed by SIGKILL")
+    picture = {"summary": "it runs", "state": "running", "epoch": 0, "lost": 1, "ranks": ranks}
+    lines = [{"corro_history": 1, "time": 1000, "job": "big", "command": "x"}]
+    (launcher.directory / "history.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in [*lines, {"time": 1001} | picture])
+    )
+    (launcher.directory / "rank-7321.log").touch()
+    window.page.goto(replay(launcher.directory).url)
+    window.says("#rank-part", "1 to 200 of 10000")
+    assert window.page.locator("#ranks tr").count() == 200
+    first = window.page.locator("#ranks tr").first
+    playwright.expect(first).to_contain_text("killed by SIGKILL")
+    assert len(window.page.content()) < 200_000, "the rest is not in the page"
+    window.page.click("#rank-after")
+    window.says("#rank-part", "201 to 400 of 10000")
+    window.page.fill("#rank-search", "node1249")
+    window.says("#rank-part", "1 to 8 of 8")
+    playwright.expect(first).to_contain_text("9992")
+    window.page.fill("#rank-search", "nobody")
+    window.says("#rank-part", "none of 0")
     assert window.troubles == []
 
 
