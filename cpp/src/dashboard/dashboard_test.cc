@@ -71,7 +71,7 @@ TEST(Dashboard, ThePageIsWholeSmallAndOfThisMachineAlone) {
     EXPECT_THAT(std::string(file.text), EndsWith("\n")) << file.name;
     EXPECT_EQ(file.text.find("https://"), std::string_view::npos) << file.name;
   }
-  EXPECT_EQ(page_files().size(), 11U);
+  EXPECT_EQ(page_files().size(), 12U);
   EXPECT_LT(bytes, 50U << 10U);
 }
 

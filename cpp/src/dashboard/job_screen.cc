@@ -232,6 +232,15 @@ std::string facts_of(const BoardCopy& job) {
                             span_of(job.now - job.picture.started));
 }
 
+/// "[###.............] 19 %".
+std::string bar_text(double share) {
+  constexpr size_t kColumns = 16;
+  const double inside = std::clamp(share, 0.0, 1.0);
+  const auto done = static_cast<size_t>(inside * static_cast<double>(kColumns));
+  return fmt::format("[{}{}] {}", std::string(done, '#'), std::string(kColumns - done, '.'),
+                     share_text(inside));
+}
+
 std::string cause_of(const Happening& one) {
   if (!one.cause.empty()) return printable(one.cause);
   return one.kind == "waiting" ? "nobody waits for it any more" : "";
@@ -322,6 +331,20 @@ std::optional<double> step_rate(const std::vector<StepPoint>& steps) {
 
 size_t ranks_at_once(const BoardCopy& job, const ScreenOptions& options) {
   return layout_of(job, options).ranks;
+}
+
+std::string progress_line(const BoardCopy& job) {
+  const auto progress = progress_of(job.picture, job.steps, job.now);
+  if (!progress) return "";
+  std::string text = fmt::format("step {}", progress->step);
+  if (progress->of) {
+    const double share = static_cast<double>(progress->step) / static_cast<double>(*progress->of);
+    text += fmt::format(" of {} {}", *progress->of, bar_text(share));
+  }
+  if (progress->eta_seconds) text += ", " + describe_eta(*progress->eta_seconds);
+  for (const std::string& part : {rate_text(job), metrics_text(job)})
+    if (!part.empty()) text += "   " + part;
+  return text;
 }
 
 size_t most_scroll(const BoardCopy& job, const ScreenOptions& options) {

@@ -31,6 +31,10 @@ struct ScreenOptions {
 [[nodiscard]] std::vector<std::string> job_lines(const BoardCopy& job,
                                                  const ScreenOptions& options);
 
+/// "step 192 of 1000 [###.............] 19 %, about 12 min left   2.3 steps/s   loss 0.3": how far the
+/// job is, for the bottom of a terminal. "": no rank has told a step.
+[[nodiscard]] std::string progress_line(const BoardCopy& job);
+
 /// How many ranks can be above at most, on a screen of that size.
 [[nodiscard]] size_t most_scroll(const BoardCopy& job, const ScreenOptions& options);
 /// Ranks that have room at once.

@@ -90,6 +90,24 @@ TEST(JobScreen, ShowsHowFarTheTrainingIsAndWhatRanksLog) {
   EXPECT_THAT(text, HasSubstr("50    250 ms  2 %    allreduce"));
 }
 
+TEST(JobScreen, HowFarItIsInOneLine) {
+  BoardCopy job = job_of(2);
+  job.now = kStarted;
+  job.steps.clear();
+  for (RankRow& row : job.picture.ranks) {
+    row.of = 200;
+    row.done = row.step;
+    row.step_seconds = 0.25;
+    row.values = {{"loss", row.place == 0 ? 0.5 : 1.0, 50}};
+  }
+  EXPECT_EQ(progress_line(job),
+            "step 50 of 200 [####............] 25 %, about 38 s left   loss 0.75 (0.5 to 1)");
+  for (RankRow& row : job.picture.ranks) row.of.reset();
+  EXPECT_EQ(progress_line(job), "step 50   loss 0.75 (0.5 to 1)");
+  for (RankRow& row : job.picture.ranks) row.step.reset();
+  EXPECT_EQ(progress_line(job), "");
+}
+
 TEST(JobScreen, SaysTheSentenceThenFactsThenRanksThenEvents) {
   EXPECT_EQ(text_of(waiting_job()),
             R"(rank 0 waits for rank 1 in allreduce #2

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "dashboard/board_text.h"
+#include "dashboard/job_screen.h"
 #include "launch/job_picture.h"
 
 namespace corro::launch {
@@ -55,6 +56,13 @@ const std::string& JobDisplay::text(Time now) {
   if (std::exchange(written_, shown) != shown || text_.empty())
     text_ = dashboard::write_job(opened_.board->copy(), wall_now());
   return text_;
+}
+
+std::string JobDisplay::progress(Time now) {
+  refresh(now);
+  const dashboard::Board board = opened_.board->copy();
+  return dashboard::progress_line(
+      {.picture = board.picture(), .steps = board.steps(), .now = wall_now()});
 }
 
 Result<std::string> JobDisplay::page() {

@@ -5,6 +5,7 @@
 //   display.look(now);                            // once a second: for the history
 //   if (display.due() <= now) display.tick(now);  // for a dashboard
 //   send(display.text(now));                      // to a command that asks
+//   show(display.progress(now));                  // to a terminal
 //   send(display.page());                         // to one that asks where the page is
 //
 // Each picture goes to the board, and to the history if that wants one. The history wants one a second,
@@ -54,6 +55,8 @@ class JobDisplay {
   /// The job as JSON, as GET /api/job says it; a second old at most.
   [[nodiscard]] const std::string& text(Time now);
 
+  /// How far the job is, in one line for a terminal; "": no rank has told a step. A second old at most.
+  [[nodiscard]] std::string progress(Time now);
   /// The address of the dashboard, with its token, which is for the job's user alone. Opens one on
   /// loopback if there is none. FAILED_PRECONDITION once the job is over.
   [[nodiscard]] Result<std::string> page();

@@ -54,6 +54,7 @@ JobOutput::JobOutput(const LaunchPlan& plan, Files files,
       writer_(std::move(writer)),
       caller_(caller),
       verbose_(plan.options.verbose),
+      shows_progress_(caller < 0 && !plan.options.quiet && isatty(STDERR_FILENO) != 0),
       screen_(screen_options(plan), [this](io::Output stream, std::string bytes) {
         writer_->write(stream == io::Output::kOut ? STDOUT_FILENO : STDERR_FILENO,
                        std::move(bytes));
@@ -97,6 +98,10 @@ void JobOutput::note_incomplete(const Status& status) {
 
 void JobOutput::set_status(const std::string& line) {
   screen_.set_status(diagnosis::fit(line, screen_width() - 1));
+}
+
+void JobOutput::set_progress(const std::string& line) {
+  if (shows_progress_) screen_.set_progress(diagnosis::fit(line, screen_width() - 1));
 }
 
 void JobOutput::emit(const Event& event) {

@@ -58,6 +58,9 @@ class JobOutput {
   /// What goes on for a while, and that it does not any more.
   void set_status(const std::string& line);
   void end_status(const std::string& over) { screen_.end_status(over); }
+  /// How far the job is: a line below all others, on a terminal alone.
+  void set_progress(const std::string& line);
+  [[nodiscard]] bool shows_progress() const { return shows_progress_; }
   void emit(const Event& event);
   /// A file could not be written; said to the user, and the job goes on.
   void note_incomplete(const Status& status);
@@ -87,6 +90,7 @@ class JobOutput {
   std::unique_ptr<screen::ScreenWriter> writer_;
   const int caller_;
   const bool verbose_;
+  const bool shows_progress_;
   screen::Screen screen_;
   ServerLines server_lines_;
 };

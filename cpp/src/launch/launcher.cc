@@ -42,6 +42,7 @@ std::optional<int> Launcher::run(const sigset_t& heard) {
   const bool is_wanted = !course.begun() && !course.asked();  // By others, with other agents.
   if (leadership_.holds() && !is_wanted) leadership_.end(job_.plan.job.job_id, std::nullopt);
   const bool begins_anew = dialled_ && hearing_.lost_early() && is_wanted;
+  job_.output.set_progress("");
   if (!leadership_.holds() || begins_anew) return leave();
   fence();
   if (show_) show_(format_progress(progress_.take(monotonic_now())));
@@ -129,6 +130,7 @@ void Launcher::look(Time now) {
   job_.course.look(now);
   orders_.carry_out();
   job_.display.look(now);
+  if (goes_on && job_.output.shows_progress()) job_.output.set_progress(job_.display.progress(now));
   job_.agents.look_for_silence(now);
   input_.look();
   // By these looks other hosts know that the launcher lives, to the end. Each is answered in time.

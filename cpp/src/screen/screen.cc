@@ -135,31 +135,44 @@ void Screen::note(const std::string& lines) {
 }
 
 void Screen::set_status(const std::string& line) {
-  if (line == status_ && (status_drawn_ || status_noted_)) return;
+  if (line == status_ && (bottom_drawn_ || status_noted_)) return;
   status_ = line;
-  if (options_.err_is_terminal && between_lines() && !status_noted_) return draw_status();
+  if (options_.err_is_terminal && between_lines() && !status_noted_) return draw_bottom();
   if (!std::exchange(status_noted_, true)) note(line + "\n");
 }
 
 void Screen::end_status(const std::string& over) {
   if (status_.empty()) return;
-  if (std::exchange(status_drawn_, false)) sink_(io::Output::kErr, std::string(kClearLine));
   status_.clear();
-  if (std::exchange(status_noted_, false) && !over.empty()) note(over + "\n");
+  const bool was_noted = std::exchange(status_noted_, false);
+  draw_bottom();
+  if (was_noted && !over.empty()) note(over + "\n");
 }
 
-void Screen::draw_status() {
-  sink_(io::Output::kErr, (status_drawn_ ? std::string(kClearLine) : "") + status_);
-  status_drawn_ = true;
+void Screen::set_progress(const std::string& line) {
+  if (!options_.err_is_terminal || line == progress_) return;
+  progress_ = line;
+  if (between_lines()) draw_bottom();
 }
 
-/// Everything that is shown goes through here: the status is taken away before it and, if the line
+void Screen::draw_bottom() {
+  clear_bottom();
+  if (!options_.err_is_terminal || bottom().empty() || !between_lines()) return;
+  sink_(io::Output::kErr, bottom());
+  bottom_drawn_ = true;
+}
+
+void Screen::clear_bottom() {
+  if (std::exchange(bottom_drawn_, false)) sink_(io::Output::kErr, std::string(kClearLine));
+}
+
+/// Everything that is shown goes through here: the bottom is taken away before it and, if the line
 /// is free, comes back below it.
 void Screen::emit(io::Output stream, std::string bytes) {
-  if (std::exchange(status_drawn_, false)) sink_(io::Output::kErr, std::string(kClearLine));
-  const bool free = between_lines() && bytes.ends_with('\n');
+  clear_bottom();
+  const bool free = bytes.ends_with('\n');
   sink_(stream, std::move(bytes));
-  if (options_.err_is_terminal && !status_.empty() && !status_noted_ && free) draw_status();
+  if (free) draw_bottom();
 }
 
 bool Screen::shown(int rank, io::Output stream) const {

@@ -67,6 +67,9 @@ class Screen {
   void set_status(const std::string& line);
   /// It is over: the line is taken back. Where it was noted, `over` is noted too, unless it is "".
   void end_status(const std::string& over);
+  /// How far all is: a line in the place of a status where there is none, on a terminal alone. "": there
+  /// is nothing to say. Without a newline, and not wider than the terminal.
+  void set_progress(const std::string& line);
 
  private:
   /// Where the cursor of a terminal or file stands.
@@ -87,7 +90,12 @@ class Screen {
   [[nodiscard]] Cursor& cursor_of(io::Output stream);
   [[nodiscard]] bool is_terminal(io::Output stream) const;
   void emit(io::Output stream, std::string bytes);
-  void draw_status();
+  /// What stands below all others; "": nothing.
+  [[nodiscard]] const std::string& bottom() const {
+    return status_.empty() || status_noted_ ? progress_ : status_;
+  }
+  void draw_bottom();
+  void clear_bottom();
   void write_raw(io::Output stream, std::string_view bytes, Time now);
   [[nodiscard]] std::string_view hold_errors(std::string_view bytes, Time now);
   void feed_streams(int rank, io::Output stream, std::string_view bytes, Time now);
@@ -125,8 +133,9 @@ class Screen {
   bool folds_ = false;         ///< Lines of other ranks are shown only where they differ.
   bool suspended_ = false;     ///< Between a failure and settle().
   std::string status_;         ///< Of set_status(); "": none.
-  bool status_drawn_ = false;  ///< It stands on the terminal's last line.
-  bool status_noted_ = false;  ///< It was noted instead.
+  bool status_noted_ = false;  ///< It was noted: no terminal, or in the middle of a line.
+  std::string progress_;       ///< Of set_progress(); "": none.
+  bool bottom_drawn_ = false;  ///< It stands on the terminal's last line.
 };
 
 }  // namespace corro::screen

@@ -480,5 +480,44 @@ TEST(Status, ElsewhereAndBehindAProgressBarItIsNotedOnceAndItsEndToo) {
   }
 }
 
+TEST(Progress, OnATerminalItStaysBelowWhatIsShown) {
+  Recorded recorded(on_a_terminal(2));
+  recorded.screen.set_progress("step 1");
+  EXPECT_EQ(recorded.both, "step 1");
+  recorded.screen.set_progress("step 1");
+  EXPECT_EQ(recorded.both, "step 1") << "nothing is new";
+  recorded.screen.set_progress("step 2");
+  EXPECT_EQ(recorded.both, std::string("step 1") + kClear + "step 2");
+  recorded.both.clear();
+  recorded.screen.feed(0, io::Output::kOut, "a line\n", at(0));
+  EXPECT_EQ(recorded.both, std::string(kClear) + "a line\nstep 2");
+  recorded.both.clear();
+  recorded.screen.set_progress("");
+  recorded.screen.note("the end\n");
+  EXPECT_EQ(recorded.both, std::string(kClear) + "the end\n");
+}
+
+TEST(Progress, GivesWayToAStatus) {
+  Recorded recorded(on_a_terminal(2));
+  recorded.screen.set_progress("step 1");
+  recorded.screen.set_status("waits");
+  EXPECT_EQ(recorded.both, std::string("step 1") + kClear + "waits");
+  recorded.both.clear();
+  recorded.screen.set_progress("step 2");
+  EXPECT_THAT(recorded.both, Not(HasSubstr("step 2")));
+  recorded.screen.end_status("");
+  EXPECT_THAT(recorded.both, testing::EndsWith(std::string(kClear) + "step 2"));
+}
+
+TEST(Progress, BehindABarOfTheProgramOrElsewhereItIsNotShown) {
+  Recorded recorded(on_a_terminal(2));
+  recorded.screen.feed(0, io::Output::kErr, "\r10%", at(0));
+  recorded.screen.set_progress("step 1");
+  EXPECT_EQ(recorded.both, "\r10%");
+  Recorded file(of_ranks(2));
+  file.screen.set_progress("step 1");
+  EXPECT_EQ(file.both, "");
+}
+
 }  // namespace
 }  // namespace corro::screen
