@@ -37,15 +37,26 @@ bool equals_ignoring_case(std::string_view left, std::string_view right) {
   });
 }
 
+/// Whether a request to `host` is of a page of it, or of a program.
+bool is_own_origin(std::string_view host, std::string_view origin) {
+  constexpr std::string_view kBehindScheme = "://";
+  if (origin.empty()) return true;
+  const size_t scheme = origin.find(kBehindScheme);
+  if (scheme == std::string_view::npos) return false;  // "null": of no site.
+  return !host.empty() && equals_ignoring_case(origin.substr(scheme + kBehindScheme.size()), host);
+}
+
 }  // namespace
 
 Access decide_access(const AccessRules& rules, const Credentials& shown) {
+  if (shown.is_post && !is_own_origin(shown.host, shown.origin)) return Access::kForeign;
   if (rules.token.empty()) return rules.is_loopback ? Access::kGranted : Access::kClosed;
   const std::string_view bearer = shown.authorization;
   if (bearer.starts_with(kBearer) && equals_secretly(bearer.substr(kBearer.size()), rules.token))
     return Access::kGranted;
   if (!rules.for_browsers) return Access::kUnknown;
-  if (equals_secretly(value_in(shown.query, "token", '&'), rules.token)) return Access::kEntered;
+  const std::string_view entry = shown.is_post ? "" : value_in(shown.query, "token", '&');
+  if (equals_secretly(entry, rules.token)) return Access::kEntered;
   const bool is_known = equals_secretly(value_in(shown.cookies, rules.cookie, ';'), rules.token);
   return is_known ? Access::kGranted : Access::kForbidden;
 }

@@ -8,6 +8,10 @@
 //   nothing, or a wrong token              401                       403
 //   anything, to a server with no token    granted on loopback, 403 elsewhere
 //
+// A POST takes no token in its address, and is 403 from a page of another site: browsers say in Origin
+// whose page it is, and programs say nothing. The server has names that it does not know (a tunnel's,
+// a proxy's), so Origin has to be the name under which the request itself has come.
+//
 // With for_browsers a server on loopback answers only to names of loopback and to addresses: a page
 // of another site that has pointed its own name here (DNS rebinding) is told 421. Beyond loopback a
 // server has names that it does not know; there the token protects alone.
@@ -31,6 +35,8 @@ struct Credentials {
   std::string_view query = {};          ///< Behind the "?".
   std::string_view authorization = {};  ///< Authorization.
   std::string_view cookies = {};        ///< Cookie.
+  std::string_view origin = {};         ///< Origin.
+  bool is_post = false;
 };
 
 enum class Access {
@@ -39,6 +45,7 @@ enum class Access {
   kUnknown,    ///< No token, or a wrong one, of a program.
   kForbidden,  ///< The same, of a person.
   kClosed,     ///< Not served beyond loopback, since there is no token.
+  kForeign,    ///< A POST from a page of another site.
 };
 
 /// To a protected page.

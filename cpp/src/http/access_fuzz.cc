@@ -30,12 +30,22 @@ void check_name(std::string_view text) {
   CORRO_CHECK(is_plain || has_zone, text);
 }
 
+/// A site's name and port stand at the end of its origin, and nowhere else.
+void check_origin(std::string_view text) {
+  constexpr std::string_view kHost = "node7:80";
+  const http::AccessRules open{.is_loopback = true, .for_browsers = true};
+  const auto access = http::decide_access(open, {.host = kHost, .origin = text, .is_post = true});
+  if (access == http::Access::kForeign || text.empty()) return;
+  CORRO_CHECK(text.size() >= kHost.size() + 3 && text.find("://") + 3 == text.size() - kHost.size(),
+              text);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 4) {
+  switch (data[0] % 5) {
     case 0:
       check_entry({.query = text}, text);
       break;
@@ -45,8 +55,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 2:
       check_entry({.cookies = text}, text);
       break;
-    default:
+    case 3:
       check_name(text);
+      break;
+    default:
+      check_origin(text);
   }
   return 0;
 }

@@ -54,5 +54,22 @@ TEST(Access, OnLoopbackOnlyNamesThatNobodyElseCanPointHere) {
   EXPECT_TRUE(is_own_name({.is_loopback = true}, "x")) << "probes say what they like";
 }
 
+TEST(Access, APostIsOfAPageOfThisServerOrOfAProgram) {
+  const auto post = [](std::string_view host, std::string_view origin) {
+    return decide_access(
+        kBrowsers, {.host = host, .cookies = "corro-80=secret", .origin = origin, .is_post = true});
+  };
+  EXPECT_EQ(post("127.0.0.1:80", ""), Access::kGranted);
+  EXPECT_EQ(post("127.0.0.1:80", "http://127.0.0.1:80"), Access::kGranted);
+  EXPECT_EQ(post("Node7:80", "https://node7:80"), Access::kGranted);
+  for (const char* foreign :
+       {"null", "http://evil.example", "http://127.0.0.1:81", "http://127.0.0.1", "127.0.0.1:80",
+        "http://", "http://127.0.0.1:80.evil.example", "http://evil.example/://127.0.0.1:80"})
+    EXPECT_EQ(post("127.0.0.1:80", foreign), Access::kForeign) << foreign;
+  EXPECT_EQ(post("", "http://"), Access::kForeign);
+  EXPECT_EQ(decide_access(kBrowsers, {.query = "token=secret", .is_post = true}),
+            Access::kForbidden);
+}
+
 }  // namespace
 }  // namespace corro::http

@@ -93,9 +93,29 @@ Page refuse(Access access) {
       return {403, "served on loopback alone, since there is no token\n"};
     case Access::kForbidden:
       return {403, "not for everybody: open the whole address, with its token\n"};
+    case Access::kForeign:
+      return {403, "not from a page of another site\n"};
     default:
       return {401, "a bearer token is needed\n"};
   }
+}
+
+bool is_order(const Request& request) { return request.method() == protocol::verb::post; }
+
+bool is_taken(const Pages::Route& route, const Request& request) {
+  using protocol::verb;
+  if (is_order(request)) return route.order != nullptr;
+  return request.method() == verb::get || request.method() == verb::head;
+}
+
+Access access_of(const Site& site, const Request& request, std::string_view query) {
+  using protocol::field;
+  return decide_access(site.rules, {.host = field_of(request, field::host),
+                                    .query = query,
+                                    .authorization = field_of(request, field::authorization),
+                                    .cookies = field_of(request, field::cookie),
+                                    .origin = field_of(request, field::origin),
+                                    .is_post = is_order(request)});
 }
 
 /// An answer with its head, but for what every answer has.
@@ -106,14 +126,14 @@ Answer answer_of(const Site& site, const Request& request) {
   const auto route = site.routes.find(target.path);
   if (route == site.routes.end())
     return {.page = {404, "not found; there are:\n" + list_of(site.routes)}};
-  if (request.method() != protocol::verb::get && request.method() != protocol::verb::head)
-    return {.page = {405, "GET only\n"}};
-  const auto make = [&] { return Answer{.page = route->second.make(parse_query(target.query))}; };
+  if (!is_taken(route->second, request))
+    return {.page = {405, route->second.order ? "GET and POST only\n" : "GET only\n"}};
+  const auto make = [&] {
+    const auto& maker = is_order(request) ? route->second.order : route->second.make;
+    return Answer{.page = maker(parse_query(target.query))};
+  };
   if (!route->second.is_protected) return make();
-  const Access access =
-      decide_access(site.rules, {.query = target.query,
-                                 .authorization = field_of(request, protocol::field::authorization),
-                                 .cookies = field_of(request, protocol::field::cookie)});
+  const Access access = access_of(site, request, target.query);
   if (access == Access::kGranted) return make();
   if (access == Access::kEntered) return enter(site.rules, target.path);
   return {.page = refuse(access)};

@@ -51,6 +51,9 @@ class Pages {
     /// Called on the server's thread; must not block long.
     std::function<Page(const Query& query)> make;
     bool is_protected = false;
+    /// The same for a POST, whose body is not read; empty: none is taken. The route is protected, and a
+    /// browser's POST has to come from a page of this server (access.h).
+    std::function<Page(const Query& query)> order = {};
   };
 
   /// INVALID_ARGUMENT for an address that is none, UNAVAILABLE if it cannot be listened at.

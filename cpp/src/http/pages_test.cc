@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -157,6 +158,32 @@ TEST(Pages, NothingIsOfAnotherSite) {
               StartsWith("HTTP/1.1 421"));
   EXPECT_THAT(visit(*pages, "/?token=secret", "", ""), StartsWith("HTTP/1.1 421"));
   EXPECT_THAT(visit(*pages, "//evil.example/?token=secret"), StartsWith("HTTP/1.1 404"));
+}
+
+TEST(Pages, APostIsTakenWhereOneIsWantedOfWhoeverMayAndOfNoOtherSite) {
+  int orders = 0;
+  const auto pages = Pages::listen(
+      {.address = "127.0.0.1:0", .token = "secret", .for_browsers = true},
+      {{"/", {[](const Query&) { return Page{}; }, true}},
+       {"/ask",
+        {[](const Query&) { return Page{}; }, true,
+         [&orders](const Query& query) {
+           return Page{202, fmt::format("{} {}\n", ++orders, value_of(query, "steps"))};
+         }}}});
+  ASSERT_TRUE(pages.ok()) << pages.status().message();
+  const auto post = [&](const std::string& target, const std::string& more) {
+    return ask(**pages, "POST " + target + " HTTP/1.1\r\n" + kBrowser + more + "\r\n");
+  };
+  const std::string bearer = "Authorization: Bearer secret\r\n";
+  EXPECT_THAT(post("/ask", ""), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(post("/ask?token=secret", ""), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(post("/ask", bearer + "Origin: http://evil.example\r\n"),
+              testing::AllOf(StartsWith("HTTP/1.1 403"), HasSubstr("another site")));
+  EXPECT_THAT(post("/", bearer), testing::AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("GET only")));
+  EXPECT_EQ(orders, 0);
+  EXPECT_THAT(post("/ask?steps=3", bearer + "Origin: http://127.0.0.1:1\r\n"),
+              testing::AllOf(StartsWith("HTTP/1.1 202"), HasSubstr("1 3\n")));
+  EXPECT_THAT(post("/ask", bearer), StartsWith("HTTP/1.1 202"));
 }
 
 TEST(Pages, BeyondLoopbackAnyNameMayBeTheServers) {
