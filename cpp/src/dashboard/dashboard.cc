@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dashboard/board_text.h"
+#include "dashboard/inspection_pages.h"
 #include "dashboard/log_page.h"
 #include "dashboard/page_routes.h"
 #include "io/socket.h"
@@ -27,14 +28,18 @@ Result<std::string> parse_address(std::string_view option, const std::string& te
                             option, text.empty() ? "''" : text));
 }
 
-Result<std::unique_ptr<Dashboard>> Dashboard::open(const Options& options,
-                                                   const SharedBoard& board) {
-  std::unique_ptr<Dashboard> made(new Dashboard(board, options.logs));
+Result<std::unique_ptr<Dashboard>> Dashboard::open(const Options& options, const SharedBoard& board,
+                                                   std::unique_ptr<Inquirer> inquirer) {
+  std::unique_ptr<Dashboard> made(new Dashboard(board, options.logs, std::move(inquirer)));
   auto routes = page_routes();
   Dashboard& one = *made;
   routes["/api/job"] = {[&one](const http::Query&) { return one.job_page(); }, true};
   routes["/api/logs"] = {[&one](const http::Query& query) { return logs_page(one.logs_, query); },
                          true};
+  routes["/api/stacks"] = one.inspection_route(Inspected::kStacks);
+  routes["/api/trace"] = one.inspection_route(Inspected::kTrace);
+  routes["/api/trace.json"] = {
+      [&one](const http::Query&) { return trace_file_page(one.inspection_); }, true};
   routes["/metrics"] = {[&one](const http::Query&) { return one.metrics_page(); }, true};
   CORRO_ASSIGN(made->pages_,
                http::Pages::listen(
@@ -51,6 +56,17 @@ bool Dashboard::is_watched(Time now) {
 http::Page Dashboard::job_page() {
   *asked_.lock() = monotonic_now();
   return {.text = write_job(board_.copy(), wall_now()), .type = http::kJson};
+}
+
+http::Pages::Route Dashboard::inspection_route(Inspected what) {
+  return {
+      .make = [this, what](
+                  const http::Query&) { return answer_page(inspection_, what, monotonic_now()); },
+      .is_protected = true,
+      .order =
+          [this, what](const http::Query& query) {
+            return ask_page(inspection_, what, query, monotonic_now(), wall_now());
+          }};
 }
 
 http::Page Dashboard::metrics_page() { return {.text = write_metrics(board_.copy(), wall_now())}; }

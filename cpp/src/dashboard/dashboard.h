@@ -6,6 +6,8 @@
 //   /             the page (index.html), and the files that it needs
 //   /api/job      the board as JSON
 //   /api/logs     lines of ranks' logs
+//   /api/stacks   what ranks do in their program: a POST asks them, a GET has the answer
+//   /api/trace    the same of what they did in their last steps; the file is /api/trace.json
 //   /metrics      the job for Prometheus
 //
 // The job never waits for whoever looks. Its loop leaves a picture on the board once a second; the
@@ -14,9 +16,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/guarded.h"
+#include "dashboard/inspection.h"
 #include "dashboard/log_reader.h"
 #include "dashboard/shared_board.h"
 #include "http/pages.h"
@@ -36,8 +40,10 @@ class Dashboard {
     std::string logs = {};  ///< The folder of rank-N.log; "": there are none.
   };
   /// UNAVAILABLE if the port cannot be had. The board outlives it.
+  /// `inquirer`: is used by the server's thread; null: ranks cannot be asked.
   [[nodiscard]] static Result<std::unique_ptr<Dashboard>> open(const Options& options,
-                                                               const SharedBoard& board);
+                                                               const SharedBoard& board,
+                                                               std::unique_ptr<Inquirer> inquirer);
   Dashboard(const Dashboard&) = delete;
   Dashboard& operator=(const Dashboard&) = delete;
 
@@ -48,13 +54,16 @@ class Dashboard {
   [[nodiscard]] std::string address() const { return pages_->address(); }
 
  private:
-  Dashboard(const SharedBoard& board, const std::string& logs) : board_(board), logs_(logs) {}
+  Dashboard(const SharedBoard& board, const std::string& logs, std::unique_ptr<Inquirer> inquirer)
+      : board_(board), logs_(logs), inspection_(std::move(inquirer)) {}
+  http::Pages::Route inspection_route(Inspected what);
   http::Page job_page();
   http::Page metrics_page();
 
   const SharedBoard& board_;
-  Guarded<Time> asked_;                 ///< When the job was asked for last; zero: never.
-  LogReader logs_;                      ///< The server's thread's alone.
+  Guarded<Time> asked_;  ///< When the job was asked for last; zero: never.
+  LogReader logs_;       ///< The server's thread's alone, as the next one.
+  Inspection inspection_;
   std::unique_ptr<http::Pages> pages_;  ///< Its thread uses what is above.
 };
 

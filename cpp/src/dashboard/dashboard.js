@@ -2,6 +2,7 @@
 
 import { drawRates, ratesOf } from "./chart.js";
 import { listenToSlider, showHistory, wantedTime } from "./history.js";
+import { listenToQuestions, showInspection } from "./inspect.js";
 import { listen, showLogs } from "./logs.js";
 import { prepare, showMembers } from "./members.js";
 import { progressFacts, showMetrics, showProgress } from "./metrics.js";
@@ -70,6 +71,7 @@ function show(job) {
   showMetrics(job);
   showProgress(job);
   showMembers(job);
+  showInspection(job, isOver(job));
   const newest = job.events.slice(-SHOWN_EVENTS).reverse();
   fill(byId("events"), EVENT_COLUMNS, newest.map(eventRow));
   const more = job.events.length - newest.length;
@@ -120,5 +122,6 @@ head(byId("event-head"), EVENT_COLUMNS);
 prepare();
 listen();
 listenToRanks();
+listenToQuestions();
 listenToSlider(poll);
 poll();

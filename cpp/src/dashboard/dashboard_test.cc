@@ -49,16 +49,17 @@ TEST(SharedBoard, APictureIsDueEachSecondAndSoonAfterAChange) {
 
 TEST(Dashboard, NobodyWatchesBeforeSomebodyAsks) {
   const SharedBoard board;
-  const auto dashboard = Dashboard::open({.address = "127.0.0.1:0", .token = "ab"}, board);
+  const auto dashboard = Dashboard::open({.address = "127.0.0.1:0", .token = "ab"}, board, nullptr);
   ASSERT_TRUE(dashboard.ok()) << dashboard.status().message();
   EXPECT_FALSE((*dashboard)->is_watched(kNow));
 }
 
 TEST(Dashboard, APortThatIsTakenIsSaid) {
   const SharedBoard board;
-  const auto first = Dashboard::open({.address = "127.0.0.1:0", .token = "ab"}, board);
+  const auto first = Dashboard::open({.address = "127.0.0.1:0", .token = "ab"}, board, nullptr);
   ASSERT_TRUE(first.ok());
-  const auto second = Dashboard::open({.address = (*first)->address(), .token = "ab"}, board);
+  const auto second =
+      Dashboard::open({.address = (*first)->address(), .token = "ab"}, board, nullptr);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), Code::kUnavailable);
   EXPECT_THAT(second.status().message(), HasSubstr("Address already in use"));
@@ -71,8 +72,8 @@ TEST(Dashboard, ThePageIsWholeSmallAndOfThisMachineAlone) {
     EXPECT_THAT(std::string(file.text), EndsWith("\n")) << file.name;
     EXPECT_EQ(file.text.find("https://"), std::string_view::npos) << file.name;
   }
-  EXPECT_EQ(page_files().size(), 12U);
-  EXPECT_LT(bytes, 50U << 10U);
+  EXPECT_EQ(page_files().size(), 13U);
+  EXPECT_LT(bytes, 100U << 10U);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "http/query.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -49,6 +51,18 @@ Query parse_query(std::string_view text) {
 std::string_view value_of(const Query& query, std::string_view name) {
   const auto found = query.find(name);
   return found == query.end() ? std::string_view() : std::string_view(found->second);
+}
+
+Result<std::optional<uint64_t>> number_of(const Query& query, std::string_view name, uint64_t least,
+                                          uint64_t most) {
+  const std::string_view text = value_of(query, name);
+  if (text.empty()) return std::optional<uint64_t>();
+  uint64_t number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = error == std::errc() && stop == text.data() + text.size();
+  if (is_number && least <= number && number <= most) return std::optional(number);
+  return Status(Code::kInvalidArgument,
+                fmt::format("{}: give a number from {} to {}", name, least, most));
 }
 
 }  // namespace corro::http

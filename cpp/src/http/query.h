@@ -1,10 +1,14 @@
 // The part of a request's target behind the "?". Pure.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "base/status.h"
 
 namespace corro::http {
 
@@ -17,5 +21,9 @@ using Query = std::map<std::string, std::string, std::less<>>;
 
 /// The value of this name; "": there is none.
 [[nodiscard]] std::string_view value_of(const Query& query, std::string_view name);
+/// The same as a whole number; none: there is no value. INVALID_ARGUMENT unless it is from `least` to
+/// `most`.
+[[nodiscard]] Result<std::optional<uint64_t>> number_of(const Query& query, std::string_view name,
+                                                        uint64_t least, uint64_t most);
 
 }  // namespace corro::http

@@ -31,5 +31,17 @@ TEST(Query, TheFirstOfSeveralValuesCounts) {
   EXPECT_EQ(value_of(query, "b"), "");
 }
 
+TEST(Query, ANumberIsWholeAndInItsRange) {
+  const auto number = [](const char* text) { return number_of(parse_query(text), "steps", 1, 20); };
+  EXPECT_EQ(**number("steps=20"), 20U);
+  EXPECT_FALSE(number("other=7")->has_value());
+  EXPECT_FALSE(number("steps=")->has_value());
+  for (const char* wrong : {"steps=0", "steps=21", "steps=-1", "steps=7x", "steps=%2B7",
+                            "steps=99999999999999999999", "steps=7.0"}) {
+    ASSERT_FALSE(number(wrong).ok()) << wrong;
+    EXPECT_EQ(number(wrong).status().message(), "steps: give a number from 1 to 20") << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace corro::http

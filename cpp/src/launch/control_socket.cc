@@ -83,8 +83,7 @@ bool is_own_socket(const std::string& name) {
 }  // namespace
 
 Result<std::unique_ptr<ControlSocket>> ControlSocket::create(const std::string& job_id) {
-  const std::string name = fmt::format("{}{}-{}", prefix(), getpid(), job_id);
-  CORRO_ASSIGN(io::Fd listener, io::listen_abstract(name));
+  CORRO_ASSIGN(io::Fd listener, io::listen_abstract(own_job(job_id).socket));
   CORRO_ASSIGN(io::Epoll epoll, io::Epoll::create());
   CORRO_TRY(epoll.add(listener.get(), EPOLLIN, kListener));
   return std::unique_ptr<ControlSocket>(new ControlSocket(std::move(listener), std::move(epoll)));
@@ -207,6 +206,13 @@ void ControlSocket::answer_change(int fd, const std::string& text) {
   if (flush(client)) return;
   epoll_.remove(fd);
   clients_.erase(fd);
+}
+
+RunningJob own_job(const std::string& job_id) {
+  return {.socket = fmt::format("{}{}-{}", prefix(), getpid(), job_id),
+          .launcher = getpid(),
+          .id = job_id,
+          .command = command_of(getpid())};
 }
 
 std::vector<RunningJob> find_jobs() {

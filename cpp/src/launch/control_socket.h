@@ -102,6 +102,8 @@ struct RunningJob {
   std::string command = {};  ///< Of the launcher, as it was typed.
 };
 
+/// The job that this process has launched, by its name.
+[[nodiscard]] RunningJob own_job(const std::string& job_id);
 /// In the order of their launchers' pids.
 [[nodiscard]] std::vector<RunningJob> find_jobs();
 

@@ -68,8 +68,7 @@ std::string JobDisplay::progress(Time now) {
 Result<std::string> JobDisplay::page() {
   if (is_over_) return Status(Code::kFailedPrecondition, "the job is over");
   if (opened_.dashboard == nullptr) {
-    CORRO_ASSIGN(opened_.dashboard,
-                 opened_.room->open_for_asker(*opened_.board, plan_.job.log_dir));
+    CORRO_ASSIGN(opened_.dashboard, opened_.room->open_for_asker(*opened_.board, plan_));
   }
   return opened_.room->address(plan_.machine.host);
 }

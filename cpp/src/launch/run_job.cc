@@ -57,7 +57,7 @@ Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPla
   CORRO_ASSIGN(auto writer, screen::ScreenWriter::create());  // A thread: after the fork.
   CORRO_ASSIGN(auto policy, start_policy(plan.options.policy, around.signals.before));
   // Has a thread, too.
-  CORRO_ASSIGN(display.dashboard, around.room.open(*display.board, plan.job.log_dir));
+  CORRO_ASSIGN(display.dashboard, around.room.open(*display.board, plan));
   Job job({.plan = plan,
            .version = around.version,
            .loop = std::move(loop),

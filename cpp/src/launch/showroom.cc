@@ -1,5 +1,6 @@
 #include "launch/showroom.h"
 
+#include "launch/page_inquirer.h"
 #include "wire/digest.h"
 #include "wire/secret.h"
 
@@ -16,19 +17,20 @@ Result<Showroom> Showroom::create(std::string option, const std::string& wanted)
 }
 
 Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open(const dashboard::SharedBoard& board,
-                                                             const std::string& logs) {
+                                                             const LaunchPlan& plan) {
   if (address_.empty()) return std::unique_ptr<dashboard::Dashboard>();
   auto opened =
-      dashboard::Dashboard::open({.address = address_, .token = token_, .logs = logs}, board);
+      dashboard::Dashboard::open({.address = address_, .token = token_, .logs = plan.job.log_dir},
+                                 board, std::make_unique<PageInquirer>(own_job(plan.job.job_id)));
   if (!opened.ok()) return opened.status().with_context(option_ + " " + address_);
   address_ = (*opened)->address();
   return opened;
 }
 
 Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open_for_asker(
-    const dashboard::SharedBoard& board, const std::string& logs) {
+    const dashboard::SharedBoard& board, const LaunchPlan& plan) {
   if (address_.empty()) address_ = "127.0.0.1:0";
-  return open(board, logs);
+  return open(board, plan);
 }
 
 Result<std::unique_ptr<dashboard::Replay>> Showroom::open_past(const std::string& logs,

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "dashboard/dashboard.h"
 #include "dashboard/replay.h"
+#include "launch/plan.h"
 
 namespace corro::launch {
 
@@ -18,13 +19,13 @@ class Showroom {
   /// `wanted`: what the user has typed behind the option; "": the job is shown nowhere until somebody
   /// asks. Draws the token.
   static Result<Showroom> create(std::string option, const std::string& wanted);
-  /// Starts a thread that shows the board. `logs`: the folder of the ranks' logs. Null: the job is
-  /// shown nowhere. The failure names the option.
+  /// Starts a thread that shows the board of this job, with its logs, and asks its launcher for
+  /// stacks and traces. Null: the job is shown nowhere. The failure names the option.
   [[nodiscard]] Result<std::unique_ptr<dashboard::Dashboard>> open(
-      const dashboard::SharedBoard& board, const std::string& logs);
+      const dashboard::SharedBoard& board, const LaunchPlan& plan);
   /// The same for who asks; on loopback, where the user has named no address.
   [[nodiscard]] Result<std::unique_ptr<dashboard::Dashboard>> open_for_asker(
-      const dashboard::SharedBoard& board, const std::string& logs);
+      const dashboard::SharedBoard& board, const LaunchPlan& plan);
   /// The same for a job that is over.
   [[nodiscard]] Result<std::unique_ptr<dashboard::Replay>> open_past(const std::string& logs,
                                                                      dashboard::History history);

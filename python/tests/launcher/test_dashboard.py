@@ -121,12 +121,14 @@ class Shown:
         self.token = parts.query.removeprefix("token=")
         return self
 
-    def ask(self, path: str, *, token: str | None = None, **head: str) -> tuple[int, bytes]:
+    def ask(
+        self, path: str, *, token: str | None = None, method: str = "GET", **head: str
+    ) -> tuple[int, bytes]:
         """The status and the text for a program."""
         if token is not None:
             head["Authorization"] = f"Bearer {token}"
         try:
-            request = urllib.request.Request(self.base + path, headers=head)
+            request = urllib.request.Request(self.base + path, headers=head, method=method)
             with urllib.request.urlopen(request, timeout=DEADLINE) as reply:
                 return reply.status, reply.read()
         except urllib.error.HTTPError as error:
