@@ -7,6 +7,7 @@ import { listen, showLogs } from "./logs.js";
 import { prepare, showMembers } from "./members.js";
 import { progressFacts, showMetrics, showProgress } from "./metrics.js";
 import { listenToRanks, runs, showRanks } from "./ranks.js";
+import { showSpread } from "./spread.js";
 import { byId, clock, facts, fill, head, orNothing, setText, span } from "./table.js";
 
 const PAUSE = 1000; // milliseconds
@@ -68,6 +69,7 @@ function show(job) {
     ["running for", span(job.now - job.started)],
   ]);
   showRanks(job);
+  showSpread(job);
   showMetrics(job);
   showProgress(job);
   showMembers(job);
