@@ -251,12 +251,15 @@ std::string common_settings(const Environment& environment) {
 Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   Reader reader(lookup);
   Environment environment;
-  environment.servers = reader.number("CORRO_SERVERS", 0, kMaxServers).value_or(0);
+  environment.ranks_serve = reader.text("CORRO_SERVERS") == "ranks";
+  if (!environment.ranks_serve)
+    environment.servers = reader.number("CORRO_SERVERS", 0, kMaxServers).value_or(0);
   environment.server = reader.number("CORRO_SERVER", 0, kMaxServers);
   if (environment.server)
     read_server(reader, *environment.server, environment);
   else
     read_place(reader, environment);
+  if (environment.ranks_serve) environment.servers = environment.size.value_or(1);
   environment.job_id = read_job_id(reader, environment.launcher);
   environment.agent = reader.text("CORRO_AGENT").value_or("");
   environment.member = reader.text("CORRO_MEMBER_UUID").value_or("");

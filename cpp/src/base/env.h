@@ -39,6 +39,7 @@ struct Environment {
   bool joins = false;   ///< CORRO_JOINS=1: it comes in the middle of that job, and waits for an
                         ///< epoch.
   int32_t servers = 0;  ///< CORRO_SERVERS: table servers of the job; 0: none.
+  bool ranks_serve = false;       ///< CORRO_SERVERS=ranks: each rank is one of them, by its number.
   std::optional<int32_t> server;  ///< CORRO_SERVER: this process is that one of them, and no rank.
   std::string pod_job;            ///< CORRO_JOB_UID: the job of this pod, whose agent lets ranks of
                                   ///< mpirun meet.

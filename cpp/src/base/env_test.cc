@@ -71,6 +71,17 @@ TEST(Environment, ATableServerIsNoRank) {
   EXPECT_THAT(error_of({{"CORRO_SIZE", "4"}}), HasSubstr("set both or none"));
 }
 
+TEST(Environment, RanksMayBeTheTableServers) {
+  const Environment rank =
+      read({{"CORRO_SERVERS", "ranks"}, {"CORRO_RANK", "1"}, {"CORRO_SIZE", "3"}}).value();
+  EXPECT_TRUE(rank.ranks_serve);
+  EXPECT_EQ(rank.servers, 3);
+  EXPECT_FALSE(rank.server);
+  EXPECT_EQ(read({{"CORRO_SERVERS", "ranks"}})->servers, 1);
+  EXPECT_FALSE(read({{"CORRO_SERVERS", "2"}})->ranks_serve);
+  EXPECT_THAT(error_of({{"CORRO_SERVERS", "rank"}}), HasSubstr("from 0 to 1024"));
+}
+
 TEST(Environment, ReadsItsOwnNames) {
   const Environment environment = read({{"CORRO_RANK", "3"},
                                         {"CORRO_SIZE", "8"},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <span>
 
 #include "wire/server_number.h"
@@ -13,6 +14,15 @@ namespace {
 Result<io::SocketAddress> listen_address(const Environment& environment) {
   if (environment.listen.empty()) return io::SocketAddress::parse_host("127.0.0.1", 0);
   return io::SocketAddress::parse_listen(environment.listen);
+}
+
+/// Where a rank writes that it uses no table any more.
+std::string unused_key(std::string_view job, int32_t rank) {
+  return fmt::format("{}/tables-unused/{}", job, rank);
+}
+
+std::string text_of(const Bytes& value) {
+  return {reinterpret_cast<const char*>(value.data()), value.size()};
 }
 
 Result<std::unique_ptr<AgentBootstrap>> connect(const Environment& environment, int32_t number,
@@ -32,11 +42,11 @@ std::string server_key(std::string_view job, int32_t index) {
 
 Result<ServerBootstrap> ServerBootstrap::join(const Environment& environment, Time deadline,
                                               const std::function<bool()>& interrupted) {
-  if (!environment.server || environment.agent.empty())
+  const auto index = environment.ranks_serve ? environment.rank : environment.server;
+  if (!index || environment.agent.empty())
     return Status(Code::kFailedPrecondition, "started by corro run --servers, and by nobody else");
-  ServerPlace place{.index = *environment.server,
-                    .servers = environment.servers,
-                    .ranks = environment.size.value_or(1)};
+  ServerPlace place{
+      .index = *index, .servers = environment.servers, .ranks = environment.size.value_or(1)};
   CORRO_ASSIGN(place.listen, listen_address(environment));
   CORRO_ASSIGN(auto agent, connect(environment, kFirstServer + place.index, deadline, interrupted));
   place.job = agent->job();
@@ -52,6 +62,21 @@ Status ServerBootstrap::publish(const io::SocketAddress& address) {
   return agent_->put(server_key(place_.job, place_.index), std::as_bytes(std::span(text)));
 }
 
+Result<io::SocketAddress> ServerBootstrap::find(int32_t server) {
+  constexpr Duration kPatience = std::chrono::seconds(30);
+  CORRO_ASSIGN(const Bytes value,
+               agent_->get(server_key(place_.job, server), monotonic_now() + kPatience));
+  return io::SocketAddress::parse(text_of(value));
+}
+
+Status ServerBootstrap::say_unused() {
+  return agent_->put(unused_key(place_.job, place_.index), {});
+}
+
+Status ServerBootstrap::wait_unused(int32_t rank, Time deadline) {
+  return agent_->get(unused_key(place_.job, rank), deadline).status();
+}
+
 Result<JobServers> find_servers(const Environment& environment, Duration patience,
                                 const std::function<bool()>& interrupted) {
   if (environment.servers == 0 || environment.agent.empty()) {
@@ -65,11 +90,15 @@ Result<JobServers> find_servers(const Environment& environment, Duration patienc
   for (int32_t index = 0; index < environment.servers; ++index) {
     const auto found = agent->get(server_key(agent->job(), index), deadline);
     if (found.status().code() == Code::kDeadlineExceeded) {
-      return Status(Code::kDeadlineExceeded,
-                    fmt::format("table server {} has not said where it listens", index));
+      return Status(
+          Code::kDeadlineExceeded,
+          environment.ranks_serve
+              ? fmt::format("rank {} has made no table: with --servers ranks every rank keeps rows",
+                            index)
+              : fmt::format("table server {} has not said where it listens", index));
     }
     CORRO_ASSIGN(const Bytes value, found);
-    servers.addresses.emplace_back(reinterpret_cast<const char*>(value.data()), value.size());
+    servers.addresses.push_back(text_of(value));
   }
   return servers;
 }

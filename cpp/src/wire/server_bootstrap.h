@@ -5,6 +5,9 @@
 //   ServerBootstrap::join(environment)
 //   io::listen_tcp(place().listen)
 //   publish(io::local_address(listener))         find_servers(environment, patience)
+//
+// With CORRO_SERVERS=ranks each rank is a server, too. Its process ends once no rank needs its rows
+// any more, so each says by say_unused() that it uses no table any more, and asks all others.
 #pragma once
 
 #include <cstdint>
@@ -37,14 +40,21 @@ struct ServerPlace {
 class ServerBootstrap {
  public:
   /// Reads the place from what `corro run` has set, and says HELLO to the agent. FAILED_PRECONDITION
-  /// unless `corro run` has started this process as a server. `interrupted`: asked several times a
-  /// second; may be empty.
+  /// unless `corro run` has started this process as a server, or as a rank that is one, too.
+  /// `interrupted`: asked several times a second; may be empty.
   static Result<ServerBootstrap> join(const Environment& environment, Time deadline,
                                       const std::function<bool()>& interrupted = {});
 
   [[nodiscard]] const ServerPlace& place() const { return place_; }
   /// Tells the ranks of all hosts where this server listens; once. Blocks until the agent has it.
   [[nodiscard]] Status publish(const io::SocketAddress& address);
+  /// Where another server listens, which has published that. Blocks for milliseconds.
+  [[nodiscard]] Result<io::SocketAddress> find(int32_t server);
+  /// Tells all that this rank uses no table any more; once.
+  [[nodiscard]] Status say_unused();
+  /// Blocks until a rank has said that, or it is `deadline`: DEADLINE_EXCEEDED. NOT_FOUND if it has
+  /// ended without.
+  [[nodiscard]] Status wait_unused(int32_t rank, Time deadline);
 
  private:
   ServerBootstrap(std::unique_ptr<AgentBootstrap> agent, ServerPlace place)

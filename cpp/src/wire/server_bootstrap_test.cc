@@ -97,6 +97,29 @@ TEST_F(Servers, ThatAreGoneHaveLeftTheirAddress) {
   EXPECT_TRUE(find_servers(environment(), std::chrono::seconds(60)).ok());
 }
 
+/// A rank of this job that is a server, too.
+Environment serving(Environment rank, int32_t number) {
+  rank.ranks_serve = true;
+  rank.rank = number;
+  return rank;
+}
+
+TEST_F(Servers, AreRanksThatSayWhenTheyUseNoTable) {
+  ServerBootstrap zero = ServerBootstrap::join(serving(environment(), 0), soon()).value();
+  ServerBootstrap one = ServerBootstrap::join(serving(environment(), 1), soon()).value();
+  EXPECT_EQ(one.place().index, 1);
+  ASSERT_TRUE(one.publish(at("127.0.0.1:7001")).ok());
+  EXPECT_EQ(zero.find(1)->to_string(), "127.0.0.1:7001");
+  const auto moment = std::chrono::milliseconds(10);
+  EXPECT_EQ(zero.wait_unused(1, monotonic_now() + moment).code(), Code::kDeadlineExceeded);
+  ASSERT_TRUE(one.say_unused().ok());
+  EXPECT_TRUE(zero.wait_unused(1, soon()).ok());
+  agent_.end_rank(2);
+  EXPECT_EQ(zero.wait_unused(2, soon()).code(), Code::kNotFound) << "it has never joined";
+  EXPECT_EQ(find_servers(serving(environment(), 0), moment).status().message(),
+            "rank 0 has made no table: with --servers ranks every rank keeps rows");
+}
+
 TEST_F(Servers, ThatAreLateOrMissingAreNamed) {
   const auto moment = std::chrono::milliseconds(10);
   const Status late = find_servers(environment(), moment).status();
