@@ -45,7 +45,8 @@ Result<int> serve_tables(const wire::ServerPlace& place, io::Fd listener, const 
   const table::TableServer::Options options{
       .job = place.digest, .secret = place.secret, .index = place.index, .ranks = place.ranks};
   CORRO_ASSIGN(const auto server, table::TableServer::create(options, std::move(listener)));
-  CORRO_TRY(server->serve_until(stop));
+  CORRO_TRY(server->serve_until(stop.get()));
+  server->leave();
   return 0;
 }
 

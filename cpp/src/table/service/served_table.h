@@ -92,6 +92,8 @@ class ServedTable {
   /// LocalTable::push() and MemoryGuard say: pushes were dropped, those of later steps, too, and no
   /// row has changed.
   [[nodiscard]] Status apply();
+  /// The next step cannot be taken before this rank has pushed.
+  [[nodiscard]] bool waits_for(uint32_t rank) const { return !is_async() && !next()[rank].whole; }
   /// Ranks that the next step waits for: "rank 1", "ranks 1, 2 and 5 more".
   [[nodiscard]] std::string describe_missing() const;
 

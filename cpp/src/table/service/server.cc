@@ -63,14 +63,17 @@ void TableServer::turn(Time until) {
   service_.work();
 }
 
-Status TableServer::serve_until(const io::Fd& stop) {
+Status TableServer::serve_until(int stop) {
   bool is_asked = false;
-  CORRO_TRY(loop_.watch(stop.get(), EPOLLIN, [&is_asked]() { is_asked = true; }));
+  CORRO_TRY(loop_.watch(stop, EPOLLIN, [&is_asked]() { is_asked = true; }));
   while (!is_asked) turn(Time::never());
-  loop_.forget(stop.get());
+  loop_.forget(stop);
+  return {};
+}
+
+void TableServer::leave() {
   service_.leave();
   while (!admitted_.empty() && !service_.is_released()) turn(Time::never());
-  return {};
 }
 
 void TableServer::accept_all() {

@@ -46,8 +46,12 @@ class TableServer {
 
   /// Blocks until something happens, or it is `until`, and does what follows.
   void turn(Time until);
-  /// Blocks until `stop` is readable, and then until its rows are elsewhere, or no rank is there.
-  [[nodiscard]] Status serve_until(const io::Fd& stop);
+  /// Blocks until the descriptor `stop` is readable.
+  [[nodiscard]] Status serve_until(int stop);
+  /// The rank of its number, in whose process it is, pushes no more: who waits for that is told.
+  void end_own_pushes() { service_.end_own_pushes(); }
+  /// Has its rows copied to others. Blocks until that is done, or no rank is there.
+  void leave();
 
   /// What a table holds here; zeros if there is none of this name.
   [[nodiscard]] uint64_t steps_of(const std::string& table) const;

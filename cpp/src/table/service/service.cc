@@ -182,7 +182,23 @@ Status TableService::push(Kept& kept, uint64_t client, const Header& header, Byt
                           .step = push.head.step,
                           .deadline = now + milliseconds(push.head.patience_ms)});
   while (kept.table->ready()) finish_step(kept);
+  if (own_pushes_ended_) refuse_waiting(kept);
   return {};
+}
+
+void TableService::end_own_pushes() {
+  own_pushes_ended_ = true;
+  for (Kept& kept : tables_ | std::views::values) refuse_waiting(kept);
+}
+
+/// Nobody waits for a push that never comes.
+void TableService::refuse_waiting(Kept& kept) {
+  if (!kept.table->waits_for(options_.index)) return;
+  for (const Waiting& waiting : std::exchange(kept.waiting, {}))
+    reply(waiting, MessageKind::kError,
+          encode_error({Code::kFailedPrecondition,
+                        fmt::format("table {}: push {}: rank {} has ended, and pushes no more",
+                                    kept.table->spec().name, waiting.step, options_.index)}));
 }
 
 void TableService::finish_step(Kept& kept) {

@@ -61,6 +61,10 @@ class TableService {
   /// Tells ranks that have waited too long for others.
   void expire(Time now);
 
+  /// The rank of this server's number, in whose process it is, pushes no more: who waits for a push
+  /// of it is told.
+  void end_own_pushes();
+
   /// A snapshot is being written: work() has something to do, now, or once its writer has made
   /// progress.
   [[nodiscard]] bool has_work() const;
@@ -131,6 +135,7 @@ class TableService {
 
   Status hold(Kept& kept, uint64_t client, const Header& header, BytesView body);
   void finish_step(Kept& kept);
+  void refuse_waiting(Kept& kept);
   void reply(uint64_t client, const Header& to, MessageKind kind, BytesView body);
   void reply(const Waiting& to, MessageKind kind, BytesView body);
 
@@ -140,6 +145,7 @@ class TableService {
   MemoryGuard guard_;
   std::map<uint64_t, Client> clients_;
   std::map<std::string, Kept> tables_;  ///< By name.
+  bool own_pushes_ended_ = false;
   bool is_leaving_ = false;
   bool is_released_ = false;
   std::set<uint32_t> lost_;  ///< Other servers that no rank uses any more.
