@@ -107,6 +107,7 @@ Without --coordinator it serves `corro run` on another host, which starts it.
 struct Raw {
   launch::RunOptions run;
   std::string ranks;
+  std::string servers;
   std::string show = "different";
   std::string bind = "auto";
   std::string log_to;
@@ -313,9 +314,10 @@ void describe_hosts(CLI::App& run, Raw& raw) {
       ->type_name("CMD");
   run.add_option("--sync", raw.run.sync, "Bring this folder to the other hosts first")
       ->type_name("DIR");
-  run.add_option("--servers", raw.run.servers,
-                 "Start so many table servers beside the ranks, on the hosts in turn; default: 0")
-      ->type_name("N");
+  run.add_option("--servers", raw.servers,
+                 "Start so many table servers beside the ranks, on the hosts in turn; \"ranks\": "
+                 "each rank is one, too; default: 0")
+      ->type_name("N|ranks");
   run.add_option("--fan-out", raw.run.fan_out,
                  "Hosts that the launcher, and the agent of each host, starts itself")
       ->type_name("N")
@@ -457,6 +459,17 @@ Result<int> parse_ranks(const std::string& text) {
                             text.empty() ? "''" : text, text.ends_with(".py") ? text : "train.py"));
 }
 
+/// Reads --servers.
+Status parse_servers(const std::string& text, launch::RunOptions& run) {
+  run.ranks_serve = text == "ranks";
+  if (run.ranks_serve || text.empty()) return {};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, run.servers);
+  if (error == std::errc() && stop == end) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("--servers {}: give a number of table servers, or \"ranks\"", text)};
+}
+
 /// How many of `arguments` are options of `app` with their values: the program begins behind them.
 /// mpirun's -np becomes --np on the way.
 size_t count_options(const CLI::App& app, std::vector<std::string>& arguments) {
@@ -499,6 +512,7 @@ Status finish_run(Raw& raw, const CLI::App& run, Request& request) {
   if (run.count("--np") > 0) {
     CORRO_ASSIGN(request.run.ranks, parse_ranks(raw.ranks));
   }
+  CORRO_TRY(parse_servers(raw.servers, request.run));
   CORRO_ASSIGN(request.run.show, screen::parse_show(raw.show));
   screen::Show& show = request.run.show;
   show.timestamps = raw.timestamps;

@@ -342,8 +342,12 @@ TEST(CommandLine, ArgumentsOfSubprogramsAreNotLookedAt) {
 TEST(CommandLine, TableServersAreAnOptionAndNoCommandToType) {
   EXPECT_EQ(parse({"run", "--servers", "2", "train.py"})->run.servers, 2);
   EXPECT_EQ(parse({"run", "train.py", "--servers", "2"})->run.servers, 0) << "the program's own";
-  EXPECT_THAT(parse({"run", "--servers", "few", "train.py"}).status().message(),
-              HasSubstr("--servers"));
+  EXPECT_FALSE(parse({"run", "--servers", "2", "train.py"})->run.ranks_serve);
+  const auto ranks = parse({"run", "--servers", "ranks", "train.py"});
+  EXPECT_TRUE(ranks->run.ranks_serve);
+  EXPECT_EQ(ranks->run.servers, 0);
+  EXPECT_EQ(parse({"run", "--servers", "few", "train.py"}).status().message(),
+            "corro run: --servers few: give a number of table servers, or \"ranks\"");
   EXPECT_EQ(parse({"server"})->subprogram, "corro-server");
   EXPECT_THAT(parse({"help"})->text, Not(HasSubstr("\n  server ")));
   EXPECT_THAT(parse({"help", "server"})->text, HasSubstr("corro run --servers"));

@@ -19,6 +19,7 @@ const std::map<std::string, std::string>& known_values() {
   static const std::map<std::string, std::string> kValues = {
       {"--show", "different errors all streams"},
       {"--bind", "auto none core"},
+      {"--servers", "ranks"},
       {"--log-to", "tensorboard mlflow wandb"},
       {"--objective", "time cost samples_per_price"},
       {"--recompute", "none attention full offload"},

@@ -61,6 +61,7 @@ struct RunOptions {
   std::string network;                ///< --network; "": any.
   std::string sync;                   ///< --sync: folder to bring to the other hosts; "": none.
   int servers = 0;                    ///< --servers: table servers beside the ranks.
+  bool ranks_serve = false;           ///< --servers ranks: each rank is one, too; none beside them.
   size_t fan_out = 32;  ///< --fan-out: agents that the launcher, and each agent, starts.
   int call = -1;        ///< --corro-call: a socket to corro.run(); -1: none.
   bool allow_single_node = false;

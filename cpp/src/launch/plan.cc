@@ -47,7 +47,7 @@ Status check_servers(const RunOptions& options, const PlanInputs& inputs) {
     return {Code::kInvalidArgument,
             fmt::format("--servers {}: give 0 to {}", options.servers, wire::kMostServers)};
   }
-  if (options.servers == 0) return {};
+  if (options.servers == 0 && !options.ranks_serve) return {};
   if (options.elastic()) {
     return {Code::kInvalidArgument,
             "--servers: elastic jobs have no table servers; leave out --min-np, --max-np and "
@@ -358,6 +358,7 @@ Result<LaunchPlan> make_plan(const RunOptions& options, const PlanInputs& inputs
     CORRO_TRY(settle_host(plan, 0, inputs.machine));
   plan.corro = inputs.own_directory + "/corro";
   plan.job.servers = options.servers;
+  plan.job.ranks_serve = options.ranks_serve;
   if (options.servers > 0) {
     CORRO_ASSIGN(plan.server, find_server_program(inputs));
   }
@@ -450,6 +451,7 @@ std::string announce_plan(const LaunchPlan& plan) {
   text += fmt::format("corro: running {}\n", plan.command.program);
   if (job.servers > 0)
     text += fmt::format("corro: table servers: {}, running {}\n", job.servers, plan.server);
+  if (job.ranks_serve) text += "corro: table servers: the ranks\n";
   const bool theirs = plan.base.contains("OMP_NUM_THREADS");
   text += fmt::format("corro: OMP_NUM_THREADS={} ({})\n",
                       environment_of(plan, plan.job.seat_of(0)).at("OMP_NUM_THREADS"),
@@ -476,6 +478,7 @@ std::string describe_plan(const LaunchPlan& plan) {
         fmt::format("server {} on {}: {}, log {}/server-{}.log\n", server,
                     job.hosts[job.host_of_server(server)].name, plan.server, job.log_dir, server);
   }
+  if (job.ranks_serve) text += "servers: the ranks\n";
   text += "command:";
   for (const std::string& word : plan.command.arguments) text += " " + quoted(word);
   text += fmt::format("\nprogram: {}\nlogs: {}/rank-N.log\n", plan.command.program, job.log_dir);

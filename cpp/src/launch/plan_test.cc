@@ -496,6 +496,19 @@ TEST(TableServers, AreInThePlanAndItsRanksKnowOfThem) {
                    .contains("CORRO_SERVERS"));
 }
 
+TEST(TableServers, AreTheRanksWithoutAProgramOfTheirOwn) {
+  RunOptions options = run({"train.py"}, 2);
+  options.ranks_serve = true;
+  const auto plan = make_plan(options, inputs());
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(environment_of(*plan, plan->job.seat_of(1)).at("CORRO_SERVERS"), "ranks");
+  EXPECT_THAT(describe_plan(*plan), HasSubstr("servers: the ranks\n"));
+  EXPECT_EQ(plan->job.most_servers(), wire::kMostServers) << "agents know them as servers";
+  options.least = 1;
+  EXPECT_THAT(make_plan(options, inputs()).status().message(),
+              StartsWith("--servers: elastic jobs have no table servers"));
+}
+
 TEST(TableServers, AreRefusedInOneLineWhereThereAreNone) {
   const auto why = [](int servers, auto change) {
     RunOptions options = run({"train.py"}, 2);

@@ -19,6 +19,7 @@ constexpr Duration kPause = std::chrono::seconds(1);
 
 Servers::Servers(const JobFacts& job, const wire::Digest& digest)
     : job_(digest),
+      ranks_serve_(job.ranks_serve),
       begun_with_(static_cast<size_t>(job.servers)),
       most_(static_cast<size_t>(job.most_servers())),
       lost_hosts_(job.hosts.size()) {
@@ -56,6 +57,9 @@ bool Servers::replace(size_t server, Time now) {
 }
 
 Status Servers::start_more(size_t count, Time now) {
+  if (ranks_serve_)
+    return {Code::kFailedPrecondition,
+            "the ranks are the job's table servers: corro run --servers 1 starts others"};
   if (begun_with_ == 0)
     return {Code::kFailedPrecondition,
             "the job began without table servers: corro run --servers 1"};

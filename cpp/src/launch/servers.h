@@ -95,6 +95,7 @@ class Servers {
   [[nodiscard]] size_t host_after(size_t host) const;
 
   const wire::Digest job_;
+  const bool ranks_serve_;
   const size_t begun_with_;
   const size_t most_;
   size_t replaced_ = 0;

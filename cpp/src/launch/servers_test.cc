@@ -105,6 +105,9 @@ TEST(Servers, MoreAreStartedWhereTheUserAsksForThem) {
   JobFacts none = job();
   none.servers = 0;
   EXPECT_THAT(Servers(none, {}).start_more(1, Time{}).message(), HasSubstr("--servers 1"));
+  none.ranks_serve = true;
+  EXPECT_EQ(Servers(none, {}).start_more(1, Time{}).message(),
+            "the ranks are the job's table servers: corro run --servers 1 starts others");
 }
 
 TEST(Servers, AllButTheLastOneMayLeave) {

@@ -119,6 +119,7 @@ Variables worker_variables(const JobFacts& job, const Seat& seat, const Variable
   variables["CORRO_JOB_ID"] = job.job_id;
   variables["CORRO_AGENT"] = job.agent_on(seat.host);
   if (job.servers > 0) variables["CORRO_SERVERS"] = std::to_string(job.servers);
+  if (job.ranks_serve) variables["CORRO_SERVERS"] = "ranks";
   add_torchrun_names(job, seat, variables);
   add_horovod_names(job, seat, variables);
   // Lines reach the screen when they are printed; a crash in native code shows its Python stack.

@@ -40,7 +40,8 @@ struct JobFacts {
   std::string error_dir;  ///< The same, absolute, for TORCHELASTIC_ERROR_FILE of each rank.
   int ranks = 1;
   int most = 0;                ///< Ranks that may be there at a time; 0: as many.
-  int servers = 0;             ///< Table servers.
+  int servers = 0;             ///< Table servers beside the ranks.
+  bool ranks_serve = false;    ///< Each rank is a table server, too, by its number.
   int master_port = 0;         ///< Free on the first host.
   std::vector<JobHost> hosts;  ///< In the order of their ranks; at least one.
 
@@ -51,8 +52,10 @@ struct JobFacts {
   /// The number of the host that a rank of epoch 0 is on.
   [[nodiscard]] size_t host_of(int rank) const;
   [[nodiscard]] Seat seat_of(int rank) const;
-  /// Table servers that may have been started in all, lost ones among them.
-  [[nodiscard]] int most_servers() const { return servers == 0 ? 0 : wire::kMostServers; }
+  /// Table servers that there may have been in all, lost ones among them.
+  [[nodiscard]] int most_servers() const {
+    return servers == 0 && !ranks_serve ? 0 : wire::kMostServers;
+  }
   /// The number of the host of a table server that the job begins with: they go around.
   [[nodiscard]] size_t host_of_server(int server) const {
     return static_cast<size_t>(server) % hosts.size();
