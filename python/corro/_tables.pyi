@@ -11,7 +11,10 @@ def local() -> Tables:
     """Returns tables of this process alone."""
 
 def served(timeout: float) -> Tables:
-    """Returns those of the job's servers; blocks until these have said where they are."""
+    """Returns those of the job's servers; blocks until these have said where they are.
+
+    With CORRO_SERVERS=ranks this process is one of them, by a thread that it starts.
+    """
 
 class Tables:
     def open(
@@ -39,3 +42,5 @@ class Tables:
     def set_lr(self, table: int, lr: float) -> None: ...
     def steps(self, table: int) -> int: ...
     def copies(self, table: int) -> int: ...
+    def leave(self) -> None:
+        """Ends this process's server once no rank uses tables any more; blocks until then."""

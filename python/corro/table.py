@@ -432,6 +432,7 @@ class Table:
                 not known after this and those below: the table takes no more pushes.
             ResourceExhaustedError: a server has no memory for new rows, or its disk no room. Pulls
                 go on; one server may have taken the step where another one could not.
+            FailedPreconditionError: another rank has ended, and pushes no more (--servers ranks).
             UnavailableError: so many servers are lost that nobody has some rows.
             DataLossError: a row cannot be read from a server's disk, or is not what was written.
         """
@@ -580,10 +581,27 @@ _process = os.getpid()
 _NONE, _FAILED = -1, -2  # What rank 0 says in the place of the step that it has restored.
 
 
+@atexit.register  # What is registered later runs first: pushes and snapshots are finished then.
+def _leave() -> None:
+    """This process may keep rows that other ranks still need."""
+    if _of_process is None or not _ends_well():
+        return
+    try:
+        with _lock:
+            _of_process.leave()
+    except CorroError as error:
+        _tell(f"tables of this rank end before those of others: {error}")
+
+
+def _ends_well() -> bool:
+    """This is no forked child, which has no tables, and no uncaught exception ends the program."""
+    return os.getpid() == _process and getattr(sys, "last_value", None) is None
+
+
 @atexit.register
 def _wait_for_all() -> None:
     """Pushes that have returned before they were answered count, or the program has failed."""
-    if os.getpid() != _process or _of_process is None or getattr(sys, "last_value", None):
+    if _of_process is None or not _ends_well():
         return
     for number, told in _told.items():
         try:
@@ -619,12 +637,13 @@ def _tables_of_process(name: str) -> _tables.Tables:
 
 
 def _connect(name: str) -> _tables.Tables:
-    if int(os.environ.get("CORRO_SERVERS") or 0) > 0:
+    if (os.environ.get("CORRO_SERVERS") or "0") != "0":
         return _tables.served(float(os.environ.get("CORRO_TIMEOUT") or _DEFAULT_TIMEOUT))
     ranks = _ranks()
     if ranks > 1:
         raise FailedPreconditionError(
-            f"table {name}: {ranks} ranks need a server to keep it: corro run --servers 1 ..."
+            f"table {name}: {ranks} ranks need servers to keep it: corro run --servers ranks ...,"
+            " or --servers 2 for processes of their own"
         )
     return _tables.local()
 

@@ -26,6 +26,7 @@
 #include "base/env.h"
 #include "checkpoint/reader.h"
 #include "raised.h"
+#include "table/service/embedded_server.h"
 #include "table/service/server_search.h"
 #include "table/service/tables.h"
 #include "wire/server_bootstrap.h"
@@ -74,9 +75,11 @@ table::Initial initial_of(const GivenInitial& given) {
 class Tables {
  public:
   explicit Tables(std::unique_ptr<table::Tables> tables) : tables_(std::move(tables)) {}
-  /// In a forked child nothing can be done with them: their thread is the parent's.
+  /// In a forked child nothing can be done with them: their threads are the parent's.
   ~Tables() {
-    if (getpid() != process_) (void)tables_.release();
+    if (getpid() == process_) return;
+    (void)tables_.release();
+    (void)server_.release();
   }
   Tables(const Tables&) = delete;
   Tables& operator=(const Tables&) = delete;
@@ -169,8 +172,18 @@ class Tables {
     return copies;
   }
 
-  /// Once, for one that was made with no tables.
-  void serve(const table::ServedOptions& options) { tables_ = table::served_tables(options); }
+  /// Other ranks may need the rows that are here: waits until none does.
+  void leave() {
+    if (server_ == nullptr) return;
+    run([&] { return server_->leave(); });
+    server_.reset();
+  }
+
+  /// Once, for one that was made with no tables. `server`: that of this process, or null.
+  void serve(std::unique_ptr<table::EmbeddedServer> server, const table::ServedOptions& options) {
+    server_ = std::move(server);
+    tables_ = table::served_tables(options);
+  }
   void raise_raised() {
     if (raised_) throw nb::python_error(*std::exchange(raised_, std::nullopt));
   }
@@ -209,6 +222,7 @@ class Tables {
     if (!status.ok()) raise(status);
   }
 
+  std::unique_ptr<table::EmbeddedServer> server_;  ///< Null: the rank is none.
   std::unique_ptr<table::Tables> tables_;
   std::vector<uint32_t> dims_;  ///< By number.
   std::optional<nb::python_error> raised_;
@@ -224,15 +238,25 @@ std::vector<uint64_t> snapshots(const std::string& folder) {
 
 std::unique_ptr<Tables> local() { return std::make_unique<Tables>(table::local_tables()); }
 
-/// Reads from the environment which rank of which job this is.
-Result<table::ServedOptions> served_options(double seconds, const std::function<bool()>& asked) {
-  CORRO_ASSIGN(const corro::Environment environment, corro::read_environment());
+/// Tables on a job's servers, one of which may be this process.
+struct Served {
+  std::unique_ptr<table::EmbeddedServer> server;  ///< Null: it is none.
   table::ServedOptions options;
+};
+
+/// Reads from the environment which rank of which job this is.
+Result<Served> serve_and_find(double seconds, const std::function<bool()>& asked) {
+  CORRO_ASSIGN(const corro::Environment environment, corro::read_environment());
+  Served served;
+  table::ServedOptions& options = served.options;
   options.rank = static_cast<uint32_t>(environment.rank.value_or(0));
   options.ranks = static_cast<uint32_t>(environment.size.value_or(1));
   options.interrupted = asked;
   options.patience =
       std::chrono::duration_cast<corro::Duration>(std::chrono::duration<double>(seconds));
+  if (environment.ranks_serve) {
+    CORRO_ASSIGN(served.server, table::EmbeddedServer::start(environment, options.patience, asked));
+  }
   CORRO_ASSIGN(const corro::wire::JobServers servers,
                corro::wire::find_servers(environment, options.patience, asked));
   options.job = servers.job;
@@ -244,18 +268,19 @@ Result<table::ServedOptions> served_options(double seconds, const std::function<
   // Shared by the copies of the function.
   const auto search = std::make_shared<table::ServerSearch>(environment.agent);
   options.find_server = [search](uint32_t server) { return search->find(server); };
-  return options;
+  return served;
 }
 
 std::unique_ptr<Tables> served(double seconds) {
   auto made = std::make_unique<Tables>(nullptr);
   Tables* const tables = made.get();
-  auto options = [&] {
+  auto found = [&] {
     const nb::gil_scoped_release release;
-    return served_options(seconds, [tables] { return tables->interrupted(); });
+    return serve_and_find(seconds, [tables] { return tables->interrupted(); });
   }();
   tables->raise_raised();
-  tables->serve(value_or_raise(std::move(options)));
+  Served served = value_or_raise(std::move(found));
+  tables->serve(std::move(served.server), served.options);
   return made;
 }
 
@@ -275,7 +300,8 @@ NB_MODULE(_tables, module) {
       .def("adopt_steps", &Tables::adopt_steps, "table"_a, "steps"_a)
       .def("set_lr", &Tables::set_lr, "table"_a, "lr"_a)
       .def("steps", &Tables::steps, "table"_a)
-      .def("copies", &Tables::copies, "table"_a);
+      .def("copies", &Tables::copies, "table"_a)
+      .def("leave", &Tables::leave);
   module.def("snapshots", &snapshots, "folder"_a);
   module.def("local", &local);
   module.def("served", &served, "timeout"_a);

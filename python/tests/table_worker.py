@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -49,7 +50,11 @@ def exact() -> None:
     """Steps of all ranks give the bits that numpy gives."""
     corro.init()
     table = corro.table.Table(
-        "t", DIM, optimizer=corro.table.SGD(lr=0.5), initial=corro.table.Normal(0.0, 1.0)
+        "t",
+        DIM,
+        optimizer=corro.table.SGD(lr=0.5),
+        initial=corro.table.Normal(0.0, 1.0),
+        replicas=int(os.environ.get("REPLICAS", "1")),
     )
     keys = np.arange(-5, KEYS)
     start = table.pull(keys)
@@ -59,7 +64,11 @@ def exact() -> None:
     assert table.steps == STEPS
     # The same table once more, and another one.
     again = corro.table.Table(
-        "t", DIM, optimizer=corro.table.SGD(lr=0.5), initial=corro.table.Normal(0.0, 1.0)
+        "t",
+        DIM,
+        optimizer=corro.table.SGD(lr=0.5),
+        initial=corro.table.Normal(0.0, 1.0),
+        replicas=int(os.environ.get("REPLICAS", "1")),
     )
     other = corro.table.Table("other", 1, initial=corro.table.Constant(2.0))
     assert again.steps == STEPS
@@ -269,6 +278,82 @@ def interrupted() -> None:
         except KeyboardInterrupt:
             print("interrupted")
     corro.barrier(timeout=60.0)
+
+
+def started() -> tuple[int, int, corro.table.Table]:
+    """Rank, size and a table without copies after one step, in a program that needs no engine."""
+    rank, size = int(os.environ["CORRO_RANK"]), int(os.environ["CORRO_SIZE"])
+    table = corro.table.Table("t", DIM, optimizer=corro.table.SGD(lr=1.0), replicas=0)
+    table.push(range(100), np.full((100, DIM), 1.0 + rank))
+    return rank, size, table
+
+
+def ends_early() -> None:
+    """Rank 1 is through, and rank 0 still pulls what lies there."""
+    rank, size, table = started()
+    said = Path(os.environ["FOLDER"]) / "rank-1-ends"
+    if rank == 1:
+        atexit.register(said.touch)  # Before what was registered earlier.
+        return
+    while rank == 0 and not said.exists():
+        time.sleep(0.01)
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        assert (table.pull(range(100)) == -size * (size + 1) / 2).all()
+    print(f"rank {rank} pulls")
+
+
+def ends_without_a_word() -> None:
+    """Rank 1 ends in its own way, and nobody waits for it."""
+    rank, _, _ = started()
+    if rank == 1:
+        os._exit(0)
+    print(f"rank {rank} is through")
+
+
+def fails() -> None:
+    """Rank 1 fails while others would need its rows."""
+    rank, _, table = started()
+    if rank == 1:
+        raise ValueError("a fault of the user's")
+    table.push([1], np.ones((1, DIM)))
+
+
+def exits() -> None:
+    """Rank 1 ends with a status, which its own process does not know before it is over."""
+    rank, _, table = started()
+    if rank == 1:
+        sys.exit(3)
+    table.push([1], np.ones((1, DIM)))
+
+
+def killed() -> None:
+    """Rank 1 is killed with its rows."""
+    rank, _, table = started()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    table.push([1], np.ones((1, DIM)))
+
+
+def makes_none() -> None:
+    """Rank 1 makes no table, and therefore keeps no rows."""
+    corro.init()
+    if corro.rank() == 0:
+        try:
+            corro.table.Table("t", DIM)
+        except corro.TimeoutError as error:
+            print(f"none: {error}")
+    corro.barrier(timeout=60.0)
+
+
+def child_ends() -> None:
+    """A child that ends as a program does leaves the parent's server alone."""
+    rank, size, table = started()
+    if (child := os.fork()) == 0:
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (table.pull(range(100)) == -size * (size + 1) / 2).all()
+    print(f"rank {rank} has its table")
 
 
 def forked() -> None:

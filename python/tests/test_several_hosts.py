@@ -141,6 +141,28 @@ def test_table_servers_of_all_hosts_are_reached_from_all(cluster: Cluster, tmp_p
     assert "was lost" not in err
 
 
+KEEPS_ROWS = """
+import os, time
+import numpy as np
+import corro.table
+table = corro.table.Table("t", 2, optimizer=corro.table.SGD(lr=1.0), replicas=0)
+table.push(range(64), np.ones((64, 2)))
+if os.environ["CORRO_RANK"] == "1":
+    time.sleep(0.5)  # The other rank is through.
+assert (table.pull(range(64)) == -2).all()
+print("has all rows")
+"""
+
+
+def test_ranks_of_several_hosts_keep_rows_for_each_other(cluster: Cluster, tmp_path: Path) -> None:
+    code, out, err = cluster.run(
+        *(tmp_path, "--show", "all", "--servers", "ranks", "-H", f"{OWN}:1,{OTHER}:1"),
+        script(tmp_path, KEEPS_ROWS),
+    )
+    assert code == 0, err
+    assert sorted(out.splitlines()) == [f"[rank {rank}] has all rows" for rank in range(2)]
+
+
 def test_a_network_that_is_asked_for_is_taken(cluster: Cluster, tmp_path: Path) -> None:
     for host, name in enumerate(cluster.hosts.names):
         address = f"10.99.0.{host + 1}/24"

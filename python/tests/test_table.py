@@ -97,7 +97,7 @@ def test_a_forked_child_has_no_tables(launch: Launch) -> None:
 def test_ranks_without_servers_are_told_what_to_do(launch: Launch) -> None:
     job = launch(WORKER, "exact", ranks=2)
     assert job.code != 0
-    assert "table t: 2 ranks need a server to keep it: corro run --servers 1" in job.output
+    assert "table t: 2 ranks need servers to keep it: corro run --servers ranks" in job.output
 
 
 def table(name: str, **options: Any) -> corro.table.Table:

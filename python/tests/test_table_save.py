@@ -26,6 +26,14 @@ def test_a_snapshot_is_read_by_any_number_of_servers(launch: Launch, tmp_path: P
     assert launch(*again, ranks=2, options=("--servers", "1")).check().output.count("resumed") == 2
 
 
+def test_ranks_that_are_servers_save_and_restore_their_rows(launch: Launch, tmp_path: Path) -> None:
+    folder = str(tmp_path / "t")
+    for case, servers in (("save", "ranks"), ("resume", "ranks"), ("resume", "1")):
+        job = launch(WORKER, case, folder, ranks=2, options=("--servers", servers)).check()
+        assert job.output.count("resumed with 2 ranks") == (2 if case == "resume" else 0)
+        assert "step-6" in [path.name for path in (tmp_path / "t").glob("step-*")]
+
+
 @pytest.mark.parametrize("milliseconds", [0, 10, 60])
 @pytest.mark.parametrize("who", ["rank", "server"])
 def test_who_dies_while_a_snapshot_is_written_leaves_the_one_before(

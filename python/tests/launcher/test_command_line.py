@@ -109,6 +109,8 @@ def test_bash_completion_is_valid_and_completes(program: str) -> None:
     assert corro("/bin/bash", "-c", script + ask).stdout.strip() == "--show"
     ask = 'COMP_WORDS=(corro r) COMP_CWORD=1; _corro; echo "${COMPREPLY[@]}"'
     assert corro("/bin/bash", "-c", script + ask).stdout.strip() == "run"
+    ask = 'COMP_WORDS=(corro run --servers ra) COMP_CWORD=3; _corro; echo "${COMPREPLY[@]}"'
+    assert corro("/bin/bash", "-c", script + ask).stdout.strip() == "ranks"
     for shell in ("zsh", "fish"):
         text = corro(program, "completion", shell).stdout
         assert "doctor" in text

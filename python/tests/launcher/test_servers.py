@@ -213,6 +213,8 @@ def test_a_server_that_cannot_start_refuses_the_job(
     [
         (("--servers", -1), "--servers -1: give 0 to 1024"),
         (("--servers", 1025), "--servers 1025: give 0 to 1024"),
+        (("--servers", "few"), '--servers few: give a number of table servers, or "ranks"'),
+        (("--servers", "ranks", "--min-np", 1), "--servers: elastic jobs have no table servers"),
         (("--servers", 1, "--min-np", 1), "--servers: elastic jobs have no table servers"),
         (("--servers", 1, "--max-np", 4), "--servers: elastic jobs have no table servers"),
         (("--servers", 1, "--host-discovery", "x"), "--servers: elastic jobs have no"),
@@ -224,6 +226,14 @@ def test_mistakes_are_one_line(launcher: Launcher, arguments: tuple[object, ...]
     assert job.process.returncode == 2
     (line,) = job.err.decode().splitlines()
     assert line.startswith(f"corro run: {why}")
+
+
+def test_ranks_that_are_servers_have_no_processes_beside_them(launcher: Launcher) -> None:
+    script = launcher.script("import os; print(os.environ['CORRO_SERVERS'])")
+    job = launcher.run("-np", 2, "--servers", "ranks", "--verbose", script)
+    assert [job.log(rank) for rank in (0, 1)] == [b"ranks\n"] * 2
+    assert b"corro: table servers: the ranks\n" in job.err
+    assert not list(job.logs.glob("server-*"))
 
 
 def test_a_dry_run_shows_them(launcher: Launcher) -> None:
