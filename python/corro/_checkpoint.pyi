@@ -9,7 +9,11 @@ def share(
 ) -> list[tuple[int, list[int], list[int]]]:
     """Returns the boxes that a rank writes of tensors that all have: index, offsets, shape."""
 
-def commit(root: str, step: int, attempt: int, world: int, keep: int) -> None: ...
+def commit(
+    root: str, step: int, attempt: int, world: int, table_parts: Sequence[int], keep: int
+) -> None:
+    """Makes a checkpoint of the parts of ranks, and of so many of each table."""
+
 def remove_partial(root: str) -> None: ...
 def partial_name(step: int, attempt: int) -> str: ...
 def steps(root: str) -> list[int]:
@@ -51,5 +55,7 @@ class Opened:
     def values(self) -> str: ...
     @property
     def tensors(self) -> list[tuple[str, int, list[int]]]: ...
+    @property
+    def tables(self) -> list[str]: ...
     def read(self, boxes: Sequence[tuple[int, Dims, Dims, int]]) -> None:
         """Fills boxes, each an index, offsets, shape and address; blocks."""

@@ -19,6 +19,9 @@ The way of one checkpoint, of step N:
                rank 0       says so to the launcher, in an elastic job
                all ranks    hear of that
 
+Tables are written by their servers meanwhile, and are files of the same checkpoint
+(_saved_tables.py).
+
 If a rank is lost meanwhile, the operations with a name fail and the checkpoint is not finished. The
 next one is written in the next epoch. What a disk refuses is a line on stderr; training goes on,
 and older checkpoints stay.
@@ -36,11 +39,13 @@ import secrets
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from corro import _context
 from corro._context import Group, exchange
+from corro._saved_tables import SavableTable, SavedTables
 
 try:
     from corro import _checkpoint
@@ -74,7 +79,14 @@ class Checkpointer:
     several hosts it lies on a file system that they share. Each job has a folder of its own.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, every: int, keep: int = 2) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        every: int,
+        keep: int = 2,
+        tables: Sequence[SavableTable] = (),
+    ) -> None:
         """Makes the folder, if it is not there. Does not communicate.
 
         Args:
@@ -82,9 +94,13 @@ class Checkpointer:
             every: steps between two checkpoints, >= 1.
             keep: how many checkpoints are left, >= 2, so that an older one is there if the newest
                 is damaged.
+            tables: of class `corro.table.Table`. They are saved with each state, after the steps
+                that they have taken then, and loaded with it; the same ones on all ranks, in the
+                same order. Servers write and read them in the folder. Not those of mode "async".
 
         Raises:
-            InvalidArgumentError: a number is too small.
+            InvalidArgumentError: a number is too small, or something is no table, or one that
+                cannot be saved.
             PermissionDeniedError, UnavailableError: the folder cannot be made, or written to.
         """
         if type(every) is not int or every < 1:
@@ -101,6 +117,7 @@ class Checkpointer:
         was lost had not let go of the folder."""
         self.failed = 0
         """Checkpoints that were not finished: the disk refused, or a rank was lost."""
+        self._tables = SavedTables(tables)
         self._name = f"corro.checkpoint.{next(_numbers)}"
         self._image = _checkpoint.Image()
         self._lock: _checkpoint.Lock | None = None
@@ -112,7 +129,8 @@ class Checkpointer:
         """Begins a checkpoint if the state comes after a multiple of `every` steps.
 
         Returns whether one was begun. To be called by all ranks at the end of each step. Blocks
-        until this rank's share of the state is copied, and never for a disk. Begins none while the
+        until this rank's share of the state is copied, and never for a disk, but where a table lies
+        in this process: until its rows are written. Begins none while the
         one before is still being written on some rank, nor while a rank that was lost still holds
         the folder, for a minute at most; `skipped` counts that.
 
@@ -168,17 +186,19 @@ class Checkpointer:
 
         To be called by all ranks; blocks. A rank that comes in the middle of an elastic job reads
         none: it gets the state of the others. Says on stderr why it takes an older one than the
-        newest. If it fails, the state is as before. Needs memory for the state once more.
+        newest. If it fails, the state and its tables are as before. Needs memory for them once
+        more. No rank uses a table until it returns.
 
         Raises:
             InvalidArgumentError: the checkpoint is of another model; names all tensors that are
-                missing, too many, or of another shape or dtype.
+                missing, too many, or of another shape or dtype, and tables likewise.
             DataLossError: there are checkpoints, and none of them is valid.
         """
         self._keep(state)
         self.wait()
         if _context.is_outside():
             return None
+        self._tables.settle()
         world, before = _context.world(), None
         while (step := self._next_step(world, before)) is not None:
             if self._try(state, world, step):
@@ -233,6 +253,7 @@ class Checkpointer:
 
     def _begin(self, attempt: _Attempt, state: State) -> None:
         part = attempt.copy(state)
+        attempt.begin_tables()
         # Not a daemon: the interpreter waits for the last checkpoint at its end.
         self._thread = threading.Thread(
             target=attempt.write, args=(part,), name="corro-checkpoint", daemon=False
@@ -260,7 +281,8 @@ class Checkpointer:
         try:
             opened = _checkpoint.Opened(self.folder, step)
             tree = state._read(opened)
-            unfit = state._misfit(tree)
+            misfits = state._misfit(tree), self._tables.misfit(opened.tables)
+            unfit = "; ".join(filter(None, misfits))
         except CorroError as error:
             problem = str(error)
         said = [row[0] for row in exchange(world, [_verdict(problem, unfit)])]
@@ -273,8 +295,31 @@ class Checkpointer:
             if unfit:
                 raise InvalidArgumentError(f"{where}: {unfit}")
             raise MismatchError(f"{where} the state of rank {said.index(_UNFIT)}, which says why")
+        if self._tables and not self._load_tables(world, step):
+            return False
         state._adopt_tree(tree, step)
         return True
+
+    def _load_tables(self, world: Group, step: int) -> bool:
+        """Returns whether the tables are those of this checkpoint; False: a part is damaged."""
+        steps, verdict = [0] * len(self._tables), _UNFIT
+        try:
+            if world.rank() == 0:
+                steps = self._tables.load(self.folder, step)
+            verdict = _GOOD
+        except DataLossError as error:
+            verdict = _DAMAGED
+            _tell(f"the checkpoint of step {step} is passed over: {error}")
+        finally:
+            verdict, *steps = exchange(world, [verdict, *steps])[0]
+        if verdict == _UNFIT:
+            raise MismatchError(
+                f"checkpoint: rank 0 could not load the tables of {self.folder}/step-{step}, and"
+                " says why"
+            )
+        if verdict == _GOOD and world.rank() > 0:
+            self._tables.adopt(steps)
+        return verdict == _GOOD
 
 
 class _Attempt:
@@ -287,6 +332,16 @@ class _Attempt:
         self._step = step
         self._number = number  # Tells it from other attempts at this step.
         self._failure: CorroError | None = None
+        self._table_parts: list[int] = []
+
+    def begin_tables(self) -> None:
+        """On rank 0: has servers write the tables as they are now."""
+        if self._rank != 0:
+            return
+        try:
+            self._owner._tables.begin(self._owner.folder, self._step, self._number)
+        except CorroError as error:  # The others hear that this checkpoint is not finished.
+            self._failure = self._failure or error
 
     def copy(self, state: State) -> _checkpoint.Part | None:
         """Copies this rank's share of the state. Returns what describes it; None: no memory."""
@@ -308,6 +363,7 @@ class _Attempt:
         try:
             if part is not None:
                 self._write_file(part)
+            self._wait_for_tables()
             if self._agree():
                 self._owner.step = self._step
                 return
@@ -324,6 +380,12 @@ class _Attempt:
         except CorroError as error:
             self._failure = error
 
+    def _wait_for_tables(self) -> None:
+        try:
+            self._table_parts = self._owner._tables.wait()
+        except CorroError as error:
+            self._failure = self._failure or error
+
     def _agree(self) -> bool:
         """Returns whether the checkpoint is there; rank 0 finishes it once all have written."""
         written = all(ok for (ok,) in self._exchange("written", self._failure is None))
@@ -336,7 +398,12 @@ class _Attempt:
         try:
             if written:
                 _checkpoint.commit(
-                    owner.folder, self._step, self._number, self._world.size(), owner.keep
+                    owner.folder,
+                    self._step,
+                    self._number,
+                    self._world.size(),
+                    self._table_parts,
+                    owner.keep,
                 )
                 self._report()
             _checkpoint.remove_partial(owner.folder)  # Nobody writes at this moment.

@@ -496,9 +496,10 @@ class Table:
         """Takes rows, the optimizer's state and the steps of the newest valid snapshot in a folder.
 
         To be called by all ranks; blocks. The snapshot may be of any number of servers, or of none.
-        Says on stderr why it takes an older one than the newest. Returns its step; None: there is
-        no snapshot. If it fails, the table is as before. Servers need memory for their rows once
-        more, if they have some.
+        A checkpoint of corro.checkpoint that has this table is one, too. Says on stderr why it
+        takes an older one than the newest. Returns its step; None: there is no snapshot. If it
+        fails, the table is as before. Servers need memory for their rows once more, if they have
+        some.
 
         Args:
             folder: as save() has it; servers read there.
@@ -506,7 +507,7 @@ class Table:
                 begins anew.
 
         Raises:
-            InvalidArgumentError: the snapshot is of another table; names what differs.
+            InvalidArgumentError: the snapshot is of other tables; names what differs.
             DataLossError: there are snapshots, and none of them is valid.
             FailedPreconditionError: there are several ranks, and corro.init() was not called; or
                 the table's mode is "async".
@@ -519,9 +520,7 @@ class Table:
             raise FailedPreconditionError(
                 "restore() needs corro.init() before: ranks wait for each other"
             )
-        with self._call():  # Of all tables: no rank pushes during the restore.
-            for number in _told:
-                self._tables.wait(number)
+        self._settle()
         if ranks > 1:  # Nobody uses the table from here on.
             _context.exchange(_context.world(), [0])
         if ranks > 1 and _context.rank() > 0:
@@ -529,12 +528,11 @@ class Table:
         step: int | None = None
         found = _FAILED
         try:
-            with self._call():
-                step = self._restore_newest(path, weights_only)
+            step = self._restore_newest(path, weights_only)
             found = _NONE if step is None else step
         finally:
             if ranks > 1:
-                _context.exchange(_context.world(), [found])
+                _context.exchange(_context.world(), [found, self.steps])
         return step
 
     def _check_step(self, what: str) -> None:
@@ -548,7 +546,8 @@ class Table:
         steps = _tables.snapshots(path)
         for step in steps:
             try:
-                self._tables.load(self._number, path, step, weights_only)
+                self._load(path, step, weights_only)
+                self._adopt()
                 return step
             except DataLossError as error:
                 _tell(f"table {self._name}: the snapshot of step {step} is passed over: {error}")
@@ -560,14 +559,49 @@ class Table:
 
     def _hear_of_restore(self) -> int | None:
         """What rank 0 has restored."""
-        step = _context.exchange(_context.world(), [0])[0][0]
+        step, steps = _context.exchange(_context.world(), [0, 0])[0]
         if step == _FAILED:
             raise MismatchError(f"table {self._name}: rank 0 could not restore it, and says why")
         if step == _NONE:
             return None
-        with _lock:
-            self._tables.adopt_steps(self._number, step)
+        self._adopt_steps(steps)
         return step
+
+    # -- for corro.checkpoint, on rank 0 but for _settle() and _adopt_steps() ----------------------
+
+    def _begin_parts(self, folder: str, step: int, attempt: int, place: int) -> None:
+        """Begins to write the rows, as they are, into a checkpoint that the caller commits."""
+        with self._call():
+            self._tables.save_into(self._number, folder, step, attempt, place)
+
+    def _parts_written(self) -> int | None:
+        """Returns how many parts it has; None: they are being written. Raises what went wrong."""
+        with _lock:
+            return self._tables.parts_written(self._number)
+
+    def _settle(self) -> None:
+        """Blocks until no push of this rank to any table is under way."""
+        with self._call():
+            for number in _told:
+                self._tables.wait(number)
+
+    def _load(self, path: str, step: int, weights_only: bool) -> int:
+        """Has servers read their rows of a checkpoint, beside those that they have.
+
+        Returns how many steps the table had taken.
+        """
+        with self._call():
+            return self._tables.load(self._number, path, step, weights_only)
+
+    def _adopt(self) -> None:
+        """Goes on with what was loaded."""
+        with self._call():
+            self._tables.adopt(self._number)
+
+    def _adopt_steps(self, steps: int) -> None:
+        """Goes on with what rank 0 has adopted: on the other ranks."""
+        with _lock:
+            self._tables.adopt_steps(self._number, steps)
 
     def __repr__(self) -> str:
         return f"corro.table.Table({self._name!r}, {self._dim}, optimizer={self._optimizer!r})"

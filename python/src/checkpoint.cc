@@ -114,10 +114,11 @@ class Part {
   checkpoint::Manifest part_;
 };
 
-void commit(const std::string& root, uint64_t step, uint64_t attempt, uint32_t world, size_t keep) {
+void commit(const std::string& root, uint64_t step, uint64_t attempt, uint32_t world,
+            const std::vector<uint32_t>& table_parts, size_t keep) {
   run_unlocked([&] {
     checkpoint::RealDisk disk;
-    const Status status = checkpoint::commit(disk, root, step, attempt, world);
+    const Status status = checkpoint::commit(disk, root, step, attempt, {world, table_parts});
     return status.ok() ? checkpoint::remove_old(disk, root, step, keep) : status;
   });
 }
@@ -151,6 +152,12 @@ class Opened {
       all.emplace_back(tensor.name, static_cast<int>(tensor.dtype), tensor.shape);
     return all;
   }
+  [[nodiscard]] std::vector<std::string> tables() const {
+    std::vector<std::string> names;
+    for (const checkpoint::TableEntry& table : opened_.manifest().tables)
+      names.push_back(table.name);
+    return names;
+  }
   /// Index of the tensor, offsets and shape of the box, and the address of its memory.
   void read(const std::vector<std::tuple<size_t, Shape, Shape, uintptr_t>>& boxes) const {
     std::vector<checkpoint::Wanted> wanted;
@@ -173,7 +180,8 @@ class Opened {
 NB_MODULE(_checkpoint, module) {
   module.doc() = "The door to checkpoints on disk; use corro.checkpoint.";
   module.def("share", &share, "rank"_a, "world"_a, "tensors"_a);
-  module.def("commit", &commit, "root"_a, "step"_a, "attempt"_a, "world"_a, "keep"_a);
+  module.def("commit", &commit, "root"_a, "step"_a, "attempt"_a, "world"_a, "table_parts"_a,
+             "keep"_a);
   module.def("remove_partial", &remove_partial, "root"_a);
   module.def("partial_name", &checkpoint::partial_name, "step"_a, "attempt"_a);
   module.def(
@@ -197,5 +205,6 @@ NB_MODULE(_checkpoint, module) {
       .def_prop_ro("world", &Opened::world)
       .def_prop_ro("values", &Opened::values)
       .def_prop_ro("tensors", &Opened::tensors)
+      .def_prop_ro("tables", &Opened::tables)
       .def("read", &Opened::read, "boxes"_a);
 }

@@ -145,8 +145,28 @@ class Tables {
     });
     return step;
   }
-  void load(uint32_t number, const std::string& folder, uint64_t step, bool weights_only) {
-    run([&] { return tables_->load(checked(number), folder, step, weights_only); });
+  void save_into(uint32_t number, const std::string& folder, uint64_t step, uint64_t attempt,
+                 uint32_t place) {
+    run([&] { return tables_->save_into(checked(number), {folder, step, attempt, place}); });
+  }
+  std::optional<uint32_t> parts_written(uint32_t number) {
+    std::optional<uint32_t> parts;
+    run([&]() -> Status {
+      CORRO_ASSIGN(parts, tables_->parts_written(checked(number)));
+      return {};
+    });
+    return parts;
+  }
+  uint64_t load(uint32_t number, const std::string& folder, uint64_t step, bool weights_only) {
+    uint64_t steps = 0;
+    run([&]() -> Status {
+      CORRO_ASSIGN(steps, tables_->load(checked(number), folder, step, weights_only));
+      return {};
+    });
+    return steps;
+  }
+  void adopt(uint32_t number) {
+    run([&] { return tables_->adopt(checked(number)); });
   }
   void adopt_steps(uint32_t number, uint64_t steps) {
     run([&]() -> Status {
@@ -296,7 +316,10 @@ NB_MODULE(_tables, module) {
       .def("push", &Tables::push, "table"_a, "ids"_a, "count"_a, "gradients"_a)
       .def("save", &Tables::save, "table"_a, "folder"_a, "keep"_a)
       .def("wait_for_save", &Tables::wait_for_save, "table"_a)
+      .def("save_into", &Tables::save_into, "table"_a, "folder"_a, "step"_a, "attempt"_a, "place"_a)
+      .def("parts_written", &Tables::parts_written, "table"_a)
       .def("load", &Tables::load, "table"_a, "folder"_a, "step"_a, "weights_only"_a)
+      .def("adopt", &Tables::adopt, "table"_a)
       .def("adopt_steps", &Tables::adopt_steps, "table"_a, "steps"_a)
       .def("set_lr", &Tables::set_lr, "table"_a, "lr"_a)
       .def("steps", &Tables::steps, "table"_a)

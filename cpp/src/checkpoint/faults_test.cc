@@ -130,9 +130,10 @@ TEST(Faults, WhatAnotherAttemptHasLeftIsNotMixedIn) {
   const std::string root = fresh_folder("attempts");
   ASSERT_TRUE(write_sample_part(disk, root, 5, 0, 2, /*attempt=*/1).ok());
   ASSERT_TRUE(write_sample_part(disk, root, 5, 1, 2, /*attempt=*/2).ok());
-  const Status status = commit(disk, root, 5, 1, 2);
+  const Status status = commit(disk, root, 5, 1, {.ranks = 2});
   EXPECT_EQ(status.code(), Code::kNotFound);
-  EXPECT_THAT(status.message(), HasSubstr("rank 1 has written it, and rank 0 cannot read it"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("rank-1.json: it was written, and rank 0 cannot read it"));
   EXPECT_TRUE(steps_in(root)->empty());
 }
 

@@ -85,6 +85,11 @@ Json json_of(const FileEntry& file) {
   return {{"name", file.name}, {"bytes", file.bytes}, {"crc32c", hexadecimal(file.checksums)}};
 }
 
+Json json_of(const TableEntry& table) {
+  return {
+      {"name", table.name}, {"steps", table.steps}, {"rows", table.rows}, {"files", table.files}};
+}
+
 template <typename Entry>
 Json json_list(const std::vector<Entry>& entries) {
   Json list = Json::array();
@@ -165,21 +170,55 @@ TensorEntry read_tensor(const Json& json, const Place& place, const std::vector<
   return tensor;
 }
 
-void check_names(const std::vector<TensorEntry>& tensors, Reading& reading) {
+TableEntry read_table(const Json& json, const Place& place, size_t file_count, Reading& reading) {
+  ObjectReader object(json, place, reading, {"name", "steps", "rows", "files"});
+  TableEntry table{.name = object.text("name"),
+                   .steps = static_cast<uint64_t>(object.integer("steps", {0, kMost})),
+                   .rows = static_cast<uint64_t>(object.integer("rows", {0, kMost}))};
+  object.list("files", [&](const Json& item, const Place& at) {
+    if (!item.is_number_integer() || item < 0 || item >= file_count)
+      return reading.fail(at, "must be the place of a file in \"files\"");
+    table.files.push_back(item.get<uint32_t>());
+  });
+  return table;
+}
+
+template <typename Entry>
+void check_names(const std::vector<Entry>& entries, std::string_view field, Reading& reading) {
   std::vector<std::string_view> names;
-  for (const TensorEntry& tensor : tensors) names.push_back(tensor.name);
+  for (const Entry& entry : entries) names.push_back(entry.name);
   std::ranges::sort(names);
   if (std::ranges::adjacent_find(names) != names.end())
-    reading.fail({nullptr, "tensors", {}}, "has a name twice");
+    reading.fail({nullptr, field, {}}, "has a name twice");
 }
 
 // -- merging --------------------------------------------------------------------------------------
 
+/// Those of tables are written by servers, of which there may be more or fewer than ranks.
 Status check_same(const Manifest& first, const Manifest& part) {
-  if (part.step == first.step && part.world == first.world && !part.files.empty()) return {};
+  const bool is_of_world = part.world == first.world || !part.tables.empty();
+  if (part.step == first.step && is_of_world && !part.files.empty()) return {};
   return {Code::kFailedPrecondition,
           fmt::format("a part of step {} by {} ranks cannot be merged with one of step {} by {}",
                       part.step, part.world, first.step, first.world)};
+}
+
+Status merge_tables(Manifest& merged, Manifest& part, uint32_t first_file) {
+  for (TableEntry& table : part.tables) {
+    for (uint32_t& file : table.files) file += first_file;
+    const auto known = std::ranges::find(merged.tables, table.name, &TableEntry::name);
+    if (known == merged.tables.end()) {
+      merged.tables.push_back(std::move(table));
+      continue;
+    }
+    if (known->steps != table.steps)
+      return {Code::kFailedPrecondition,
+              fmt::format("parts of the table {} are of its steps {} and {}",
+                          corro::quoted(table.name), known->steps, table.steps)};
+    known->rows += table.rows;
+    known->files.insert(known->files.end(), table.files.begin(), table.files.end());
+  }
+  return {};
 }
 
 /// The pieces of a tensor, by their first offset.
@@ -210,12 +249,13 @@ bool has_overlap(const std::vector<const Piece*>& pieces) {
 Result<std::string> manifest_to_text(const Manifest& manifest) {
   CORRO_ASSIGN(Json values, plan::parse_json(manifest.values, "values"));
   // nlohmann sorts fields by name: the version goes first by hand.
-  const Json fields = {{"step", manifest.step},
-                       {"world", manifest.world},
-                       {"block_bytes", kBlockBytes},
-                       {"values", std::move(values)},
-                       {"files", json_list(manifest.files)},
-                       {"tensors", json_list(manifest.tensors)}};
+  Json fields = {{"step", manifest.step},
+                 {"world", manifest.world},
+                 {"block_bytes", kBlockBytes},
+                 {"values", std::move(values)},
+                 {"files", json_list(manifest.files)},
+                 {"tensors", json_list(manifest.tensors)}};
+  if (!manifest.tables.empty()) fields["tables"] = json_list(manifest.tables);
   std::string text;
   try {
     text = fields.dump();
@@ -242,7 +282,7 @@ Result<Manifest> read_manifest(std::string_view text, std::string_view name) {
   CORRO_TRY(reading.status());
   ObjectReader object(
       document, {}, reading,
-      {"corro_checkpoint", "step", "world", "block_bytes", "values", "files", "tensors"});
+      {"corro_checkpoint", "step", "world", "block_bytes", "values", "files", "tensors", "tables"});
   Manifest manifest;
   manifest.step = static_cast<uint64_t>(object.integer("step", {0, kMost}));
   manifest.world = static_cast<uint32_t>(object.integer("world", {1, kMostRanks}));
@@ -255,7 +295,11 @@ Result<Manifest> read_manifest(std::string_view text, std::string_view name) {
   object.list("tensors", [&](const Json& item, const Place& place) {
     manifest.tensors.push_back(read_tensor(item, place, manifest.files, reading));
   });
-  check_names(manifest.tensors, reading);
+  object.list("tables", [&](const Json& item, const Place& place) {
+    manifest.tables.push_back(read_table(item, place, manifest.files.size(), reading));
+  });
+  check_names(manifest.tensors, "tensors", reading);
+  check_names(manifest.tables, "tables", reading);
   CORRO_TRY(reading.status());
   return manifest;
 }
@@ -267,6 +311,7 @@ Result<Manifest> merge(std::vector<Manifest> parts) {
     CORRO_TRY(check_same(merged, part));
     const auto first_file = static_cast<uint32_t>(merged.files.size());
     std::ranges::move(part.files, std::back_inserter(merged.files));
+    CORRO_TRY(merge_tables(merged, part, first_file));
     for (TensorEntry& tensor : part.tensors) {
       const auto [at, is_new] = places.emplace(tensor.name, merged.tensors.size());
       if (is_new) merged.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {}});

@@ -45,12 +45,23 @@ struct FileEntry {
   friend bool operator==(const FileEntry&, const FileEntry&) = default;
 };
 
+/// A table's rows after so many steps of it, in files of their own (design 0048).
+struct TableEntry {
+  std::string name;
+  uint64_t steps = 0;                ///< That the table had taken.
+  uint64_t rows = 0;                 ///< In all of its files.
+  std::vector<uint32_t> files = {};  ///< Indexes among the manifest's files.
+
+  friend bool operator==(const TableEntry&, const TableEntry&) = default;
+};
+
 struct Manifest {
   uint64_t step = 0;
   uint32_t world = 0;         ///< Ranks that have written it.
   std::string values = "{}";  ///< JSON of the user's small values.
   std::vector<FileEntry> files = {};
   std::vector<TensorEntry> tensors = {};
+  std::vector<TableEntry> tables = {};
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
@@ -68,9 +79,9 @@ struct Manifest {
 /// INVALID_ARGUMENT for a text that is whole and cannot be: pieces outside of their file, say.
 [[nodiscard]] Result<Manifest> read_manifest(std::string_view text, std::string_view name);
 
-/// Makes the manifest of all ranks out of theirs, in the ranks' order; the values are the first
-/// one's. FAILED_PRECONDITION, naming both, if two are of different steps or worlds, or describe a
-/// tensor differently; DATA_LOSS as check_complete().
+/// Makes the manifest of all parts out of theirs, in their order; values and world are the first
+/// one's. FAILED_PRECONDITION, naming both, if two are of different steps, or two of ranks of
+/// different worlds, or describe a tensor or a table differently; DATA_LOSS as check_complete().
 [[nodiscard]] Result<Manifest> merge(std::vector<Manifest> parts);
 
 /// DATA_LOSS, naming the tensor, unless the pieces cover each tensor exactly once.

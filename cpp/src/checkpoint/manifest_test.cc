@@ -100,6 +100,35 @@ TEST(Merge, RefusesPartsThatDoNotBelongTogether) {
               HasSubstr("different shapes or dtypes of the tensor w"));
 }
 
+Manifest part_of_table(uint32_t part, uint64_t steps) {
+  return {.step = 7,
+          .world = 3,
+          .files = {{"table-0.part-" + std::to_string(part) + ".rows", 10, {part}}},
+          .tables = {{"users", steps, 5 + part, {0}}}};
+}
+
+TEST(Merge, PutsATablesPartsBesideThoseOfRanks) {
+  const Manifest merged =
+      merge({part_of_rank(0), part_of_rank(1), part_of_table(0, 40), part_of_table(1, 40)}).value();
+  EXPECT_EQ(merged.world, 2U);
+  ASSERT_EQ(merged.tables.size(), 1U);
+  EXPECT_EQ(merged.tables[0], (TableEntry{"users", 40, 11, {2, 3}}));
+  EXPECT_EQ(read_manifest(text_of(merged), "m").value(), merged);
+  EXPECT_THAT(merge({part_of_table(0, 40), part_of_table(1, 41)}).status().message(),
+              HasSubstr("parts of the table users are of its steps 40 and 41"));
+}
+
+TEST(Manifest, ATableThatCannotBeIsRefused) {
+  const auto refusal = [](const std::function<void(Manifest&)>& change) {
+    const auto read = read_manifest(resealed(part_of_table(0, 40), change), "m.json");
+    return read.ok() ? std::string("accepted") : read.status().message();
+  };
+  EXPECT_THAT(refusal([](Manifest& m) { m.tables[0].files = {1}; }),
+              HasSubstr("tables[0].files[0]: must be the place of a file"));
+  EXPECT_THAT(refusal([](Manifest& m) { m.tables.push_back(m.tables[0]); }),
+              HasSubstr("tables: has a name twice"));
+}
+
 TEST(Merge, RefusesGapsAndOverlaps) {
   EXPECT_THAT(merge({part_of_rank(0)}).status().message(), HasSubstr("tensor w: not all of it"));
   EXPECT_THAT(merge({part_of_rank(0), part_of_rank(0)}).status().message(),

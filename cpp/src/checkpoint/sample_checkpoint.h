@@ -73,7 +73,7 @@ inline Status write_sample(Disk& disk, const std::string& root, uint64_t step, u
                            size_t keep = 2) {
   for (uint32_t rank = 0; rank < world; ++rank)
     CORRO_TRY(write_sample_part(disk, root, step, rank, world));
-  CORRO_TRY(commit(disk, root, step, 1, world));
+  CORRO_TRY(commit(disk, root, step, 1, {.ranks = world}));
   return remove_old(disk, root, step, keep);
 }
 

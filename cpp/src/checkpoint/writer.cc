@@ -35,16 +35,26 @@ void compute_checksums(std::span<const std::byte> image, std::span<uint32_t> sum
   }
 }
 
-Result<std::vector<Manifest>> read_parts(const std::string& folder, uint32_t world) {
+std::vector<std::string> names_of(const Parts& parts) {
+  std::vector<std::string> names;
+  for (uint32_t rank = 0; rank < parts.ranks; ++rank) names.push_back(part_name(rank));
+  for (uint32_t table = 0; table < parts.tables.size(); ++table)
+    for (uint32_t part = 0; part < parts.tables[table]; ++part)
+      names.push_back(table_part_name(table, part));
+  return names;
+}
+
+Result<std::vector<Manifest>> read_parts(const std::string& folder,
+                                         const std::vector<std::string>& names) {
   std::vector<Manifest> parts;
-  for (uint32_t rank = 0; rank < world; ++rank) {
-    const std::string path = fmt::format("{}/{}", folder, part_name(rank));
+  for (const std::string& name : names) {
+    const std::string path = fmt::format("{}/{}", folder, name);
     const auto text = io::read_file(path, plan::kMostJsonBytes);
     if (!text.ok()) {
       return text.status().with_context(
-          fmt::format("{}: rank {} has written it, and rank 0 cannot read it (the folder has to be "
-                      "the same on all hosts)",
-                      path, rank));
+          fmt::format("{}: it was written, and rank 0 cannot read it (the folder has to be the "
+                      "same on all hosts)",
+                      path));
     }
     CORRO_ASSIGN(Manifest part, read_manifest(*text, path));
     parts.push_back(std::move(part));
@@ -74,6 +84,10 @@ std::string partial_name(uint64_t step, uint64_t attempt) {
 
 std::string part_name(uint32_t rank) { return fmt::format("rank-{}.json", rank); }
 
+std::string table_part_name(uint32_t table, uint32_t part) {
+  return fmt::format("table-{}.part-{}.json", table, part);
+}
+
 Status write_part(Disk& disk, const std::string& folder, uint32_t rank, Manifest part,
                   std::span<const std::byte> image) {
   FileEntry& file = part.files.at(0);
@@ -89,13 +103,13 @@ Status write_part(Disk& disk, const std::string& folder, uint32_t rank, Manifest
 }
 
 Status commit(Disk& disk, const std::string& root, uint64_t step, uint64_t attempt,
-              uint32_t world) {
+              const Parts& parts) {
   const std::string partial = fmt::format("{}/{}", root, partial_name(step, attempt));
-  CORRO_ASSIGN(std::vector<Manifest> parts, read_parts(partial, world));
-  CORRO_ASSIGN(const Manifest whole, merge(std::move(parts)));
+  const std::vector<std::string> names = names_of(parts);
+  CORRO_ASSIGN(std::vector<Manifest> manifests, read_parts(partial, names));
+  CORRO_ASSIGN(const Manifest whole, merge(std::move(manifests)));
   CORRO_TRY(write_text(disk, fmt::format("{}/{}", partial, kManifestName), whole));
-  for (uint32_t rank = 0; rank < world; ++rank)
-    CORRO_TRY(disk.remove(fmt::format("{}/{}", partial, part_name(rank))));
+  for (const std::string& name : names) CORRO_TRY(disk.remove(fmt::format("{}/{}", partial, name)));
   return publish(disk, root, partial, step, attempt);
 }
 

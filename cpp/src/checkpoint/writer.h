@@ -3,10 +3,12 @@
 //   FOLDER/step-100/manifest.json             a checkpoint
 //   FOLDER/step-100/rank-0.safetensors
 //   FOLDER/step-100/rank-1.safetensors
+//   FOLDER/step-100/table-0.part-0.rows       of its first table, the first part (design 0048)
 //   FOLDER/step-200.partial-5f3a/...          one that is being written, or was when a rank was lost
 //   FOLDER/.lock                              held by rank 0 of the job that writes here
 //
-//   1. every rank    write_part(): its file, then what it is, rank-N.json
+//   1. every rank    write_part(): its file, then what it is, rank-N.json. Servers of tables write
+//                    theirs, table-T.part-N.json
 //   2. all ranks     say that step 1 went well; that is the callers' business
 //   3. rank 0        commit(): merges what the ranks have said, writes the manifest, and gives the
 //                    folder its name. That one rename is the moment at which the checkpoint exists
@@ -21,6 +23,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "checkpoint/disk.h"
@@ -40,16 +43,26 @@ inline constexpr const char* kManifestName = "manifest.json";
 /// The name of what a rank says of its file, until commit(): "rank-0.json".
 [[nodiscard]] std::string part_name(uint32_t rank);
 
+/// The same of a table's part, by the place of the table among those of the checkpoint:
+/// "table-0.part-0.json".
+[[nodiscard]] std::string table_part_name(uint32_t table, uint32_t part);
+
 /// Step 1: writes a rank's file out of its image, computes the checksums meanwhile, and writes the
 /// part beside it. `folder` is the full path of the partial folder; it is made if need be. Blocks
 /// until all is on the disk.
 [[nodiscard]] Status write_part(Disk& disk, const std::string& folder, uint32_t rank, Manifest part,
                                 std::span<const std::byte> image);
 
-/// Step 3. FAILED_PRECONDITION if ranks have written different things, NOT_FOUND if a rank's part
-/// is not there: the ranks do not share the folder. Takes the place of a checkpoint of that step.
+/// What a checkpoint consists of: so many parts of ranks, and of each table.
+struct Parts {
+  uint32_t ranks = 0;
+  std::vector<uint32_t> tables = {};
+};
+
+/// Step 3. FAILED_PRECONDITION if ranks have written different things, NOT_FOUND if a part is not
+/// there: who wrote it does not share the folder. Takes the place of a checkpoint of that step.
 [[nodiscard]] Status commit(Disk& disk, const std::string& root, uint64_t step, uint64_t attempt,
-                            uint32_t world);
+                            const Parts& parts);
 
 /// Step 4: removes checkpoints before `step`, but for the newest so that `keep` are left. Later ones
 /// stay: they are of another run, and not ours to remove.

@@ -20,6 +20,7 @@ namespace {
 
 using checkpoint::Manifest;
 using checkpoint::Opened;
+using checkpoint::TableEntry;
 using checkpoint::TensorEntry;
 using Json = nlohmann::ordered_json;
 
@@ -42,6 +43,12 @@ uint64_t file_bytes(const Manifest& manifest) {
   uint64_t bytes = 0;
   for (const checkpoint::FileEntry& file : manifest.files) bytes += file.bytes;
   return bytes;
+}
+
+/// ", 2 tables"; nothing if there are none.
+std::string count_of_tables(const Manifest& manifest) {
+  const size_t count = manifest.tables.size();
+  return count == 0 ? "" : fmt::format(", {} table{}", count, count == 1 ? "" : "s");
 }
 
 /// A name on one line of the terminal: control characters are shown as "?".
@@ -93,7 +100,8 @@ Result<std::vector<uint64_t>> chosen_steps(const CheckpointCommand& command) {
 int list(const CheckpointCommand& command, const std::vector<uint64_t>& steps) {
   Json rows = Json::array();
   if (!command.json)
-    fmt::print("{:>10}  {:>5}  {:>7}  {:>10}\n", "STEP", "RANKS", "TENSORS", "SIZE");
+    fmt::print("{:>10}  {:>5}  {:>7}  {:>6}  {:>10}\n", "STEP", "RANKS", "TENSORS", "TABLES",
+               "SIZE");
   for (const uint64_t step : steps) {
     const auto opened = Opened::open(command.folder, step);
     if (command.json) {
@@ -101,14 +109,16 @@ int list(const CheckpointCommand& command, const std::vector<uint64_t>& steps) {
       if (opened.ok()) {
         row["world"] = opened->manifest().world;
         row["tensors"] = opened->manifest().tensors.size();
+        row["tables"] = opened->manifest().tables.size();
         row["bytes"] = file_bytes(opened->manifest());
       } else {
         row["damaged"] = opened.status().message();
       }
       rows.push_back(std::move(row));
     } else if (opened.ok()) {
-      fmt::print("{:>10}  {:>5}  {:>7}  {:>10}\n", step, opened->manifest().world,
-                 opened->manifest().tensors.size(), size_text(file_bytes(opened->manifest())));
+      const Manifest& manifest = opened->manifest();
+      fmt::print("{:>10}  {:>5}  {:>7}  {:>6}  {:>10}\n", step, manifest.world,
+                 manifest.tensors.size(), manifest.tables.size(), size_text(file_bytes(manifest)));
     } else {
       fmt::print("{:>10}  {}\n", step, opened.status().message());
     }
@@ -127,8 +137,9 @@ int verify(const CheckpointCommand& command, const std::vector<uint64_t>& steps)
       status = opened->verify([&bar](uint64_t bytes) { bar.advance(bytes); });
     }
     if (status.ok()) {
-      fmt::print("step {}: valid, {} in {} files\n", step,
-                 size_text(file_bytes(opened->manifest())), opened->manifest().files.size());
+      const Manifest& manifest = opened->manifest();
+      fmt::print("step {}: valid, {} in {} files{}\n", step, size_text(file_bytes(manifest)),
+                 manifest.files.size(), count_of_tables(manifest));
     } else {
       fmt::print("step {}: {}\n", step, status.message());
       exit_status = kDamaged;
@@ -148,6 +159,26 @@ uint64_t bytes_of(const TensorEntry& tensor) {
   return checkpoint::elements_of(tensor.shape) * size_of(tensor.dtype);
 }
 
+uint64_t bytes_of(const TableEntry& table, const Manifest& manifest) {
+  uint64_t bytes = 0;
+  for (const uint32_t file : table.files) bytes += manifest.files[file].bytes;
+  return bytes;
+}
+
+Json json_tables(const Manifest& manifest) {
+  Json tables = Json::array();
+  for (const TableEntry& table : manifest.tables) {
+    Json files = Json::array();
+    for (const uint32_t file : table.files) files.push_back(manifest.files[file].name);
+    tables.push_back({{"name", table.name},
+                      {"steps", table.steps},
+                      {"rows", table.rows},
+                      {"bytes", bytes_of(table, manifest)},
+                      {"files", std::move(files)}});
+  }
+  return tables;
+}
+
 void show_json(const Manifest& manifest) {
   Json tensors = Json::array();
   for (const TensorEntry& tensor : manifest.tensors) {
@@ -157,18 +188,23 @@ void show_json(const Manifest& manifest) {
                        {"bytes", bytes_of(tensor)},
                        {"files", files_of(tensor, manifest)}});
   }
-  const Json document = {{"step", manifest.step},
-                         {"world", manifest.world},
-                         {"bytes", file_bytes(manifest)},
-                         {"values", Json::parse(manifest.values)},
-                         {"tensors", std::move(tensors)}};
+  const Json document = {{"step", manifest.step},         {"world", manifest.world},
+                         {"bytes", file_bytes(manifest)}, {"values", Json::parse(manifest.values)},
+                         {"tensors", std::move(tensors)}, {"tables", json_tables(manifest)}};
   fmt::print("{}\n", document.dump(2));
 }
 
-void show_text(const Manifest& manifest) {
-  fmt::print("step {}, written by {} rank{}: {} tensors, {}\n\n", manifest.step, manifest.world,
-             manifest.world == 1 ? "" : "s", manifest.tensors.size(),
-             size_text(file_bytes(manifest)));
+void show_tables(const Manifest& manifest) {
+  size_t width = 5;
+  for (const TableEntry& table : manifest.tables) width = std::max(width, table.name.size());
+  fmt::print("\n{:<{}}  {:>10}  {:>12}  {:>10}  {}\n", "TABLE", width, "STEPS", "ROWS", "SIZE",
+             "PARTS");
+  for (const TableEntry& table : manifest.tables)
+    fmt::print("{:<{}}  {:>10}  {:>12}  {:>10}  {}\n", shown(table.name), width, table.steps,
+               table.rows, size_text(bytes_of(table, manifest)), table.files.size());
+}
+
+void show_tensors(const Manifest& manifest) {
   size_t width = 6;
   for (const TensorEntry& tensor : manifest.tensors) width = std::max(width, tensor.name.size());
   fmt::print("{:<{}}  {:<5}  {:>10}  {}\n", "TENSOR", width, "DTYPE", "BYTES", "SHAPE");
@@ -176,6 +212,14 @@ void show_text(const Manifest& manifest) {
     fmt::print("{:<{}}  {:<5}  {:>10}  [{}]\n", shown(tensor.name), width, name_of(tensor.dtype),
                bytes_of(tensor), fmt::join(tensor.shape, ", "));
   }
+}
+
+void show_text(const Manifest& manifest) {
+  fmt::print("step {}, written by {} rank{}: {} tensors{}, {}\n\n", manifest.step, manifest.world,
+             manifest.world == 1 ? "" : "s", manifest.tensors.size(), count_of_tables(manifest),
+             size_text(file_bytes(manifest)));
+  show_tensors(manifest);
+  if (!manifest.tables.empty()) show_tables(manifest);
   fmt::print("\nvalues: {}\n", manifest.values);
 }
 

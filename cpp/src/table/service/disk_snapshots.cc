@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,7 +34,9 @@ namespace {
 constexpr size_t kMostQueued = 4;
 constexpr size_t kPageBytes = size_t{1} << 20U;
 
-std::string part_file(uint32_t part) { return fmt::format("part-{}.rows", part); }
+std::string part_file(const Save& save) {
+  return fmt::format("table-{}.part-{}.rows", save.table, save.part);
+}
 
 /// A new file, written in order, with a checksum for each of a manifest's blocks.
 class PartFile {
@@ -91,6 +94,7 @@ class DiskPart final : public PartWriter {
   DiskPart(Save save, const PartHead& head, std::function<void()> on_progress)
       : save_(std::move(save)),
         on_progress_(std::move(on_progress)),
+        table_(head.spec.name),
         head_(encode_part_head(head)) {
     thread_ = start_own_thread("corro-snapshot", [this] { run(stop_.get_token()); });
   }
@@ -143,26 +147,32 @@ class DiskPart final : public PartWriter {
     const std::string folder =
         fmt::format("{}/{}", save_.folder, checkpoint::partial_name(save_.step, save_.attempt));
     CORRO_TRY(disk.make_folder(folder));
-    const std::string name = part_file(save_.part);
+    const std::string name = part_file(save_);
     CORRO_ASSIGN(PartFile file, PartFile::create(fmt::format("{}/{}", folder, name)));
     CORRO_TRY(file.append(head_));
-    CORRO_TRY(write_pages(file, stop));
+    CORRO_ASSIGN(const uint64_t rows, write_pages(file, stop));
     CORRO_TRY(file.append(frame_of({})));
     CORRO_ASSIGN(checkpoint::FileEntry entry, file.finish(name));
-    const checkpoint::Manifest part{
-        .step = save_.step, .world = save_.parts, .files = {std::move(entry)}};
+    const checkpoint::Manifest part{.step = save_.step,
+                                    .world = save_.parts,
+                                    .files = {std::move(entry)},
+                                    .tables = {{table_, save_.steps, rows, {0}}}};
     CORRO_ASSIGN(const std::string text, checkpoint::manifest_to_text(part));
-    return disk.write_file(fmt::format("{}/{}", folder, checkpoint::part_name(save_.part)),
-                           std::as_bytes(std::span(text)));
+    const std::string part_name = checkpoint::table_part_name(save_.table, save_.part);
+    return disk.write_file(fmt::format("{}/{}", folder, part_name), std::as_bytes(std::span(text)));
   }
 
-  Status write_pages(PartFile& file, const std::stop_token& stop) {
+  /// Returns how many rows there were.
+  Result<uint64_t> write_pages(PartFile& file, const std::stop_token& stop) {
+    uint64_t rows = 0;
     while (auto page = next_page(stop)) {
+      if (const auto packed = decode_packed(*page); packed.ok()) rows += packed->keys.size();
       CORRO_TRY(file.append(frame_of(*page)));
       CORRO_TRY(file.append(*page));
       on_progress_();
     }
-    return stop.stop_requested() ? Status(Code::kCancelled, "given up") : Status();
+    if (stop.stop_requested()) return Status(Code::kCancelled, "given up");
+    return rows;
   }
 
   std::optional<Bytes> next_page(const std::stop_token& stop) {
@@ -177,6 +187,7 @@ class DiskPart final : public PartWriter {
 
   const Save save_;
   const std::function<void()> on_progress_;
+  const std::string table_;
   const Bytes head_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
@@ -187,6 +198,17 @@ class DiskPart final : public PartWriter {
   std::thread thread_;
 };
 
+Result<const checkpoint::TableEntry*> find_table(const checkpoint::Manifest& manifest,
+                                                 const std::string& name, const std::string& path) {
+  const auto found = std::ranges::find(manifest.tables, name, &checkpoint::TableEntry::name);
+  if (found != manifest.tables.end()) return &*found;
+  std::vector<std::string_view> names;
+  for (const checkpoint::TableEntry& table : manifest.tables) names.emplace_back(table.name);
+  return Status(Code::kInvalidArgument,
+                fmt::format("table {}: {} has no table of this name; it has: {}", name, path,
+                            names.empty() ? "none" : fmt::to_string(fmt::join(names, ", "))));
+}
+
 class DiskSnapshots final : public SnapshotStore {
  public:
   explicit DiskSnapshots(std::function<void()> on_progress)
@@ -196,20 +218,20 @@ class DiskSnapshots final : public SnapshotStore {
     return std::make_unique<DiskPart>(save, head, on_progress_);
   }
 
-  Result<std::unique_ptr<LocalTable>> load(const std::string& folder,
-                                           const LoadOptions& options) override {
-    CORRO_ASSIGN(const auto opened, checkpoint::Opened::open(folder, options.step));
-    CORRO_ASSIGN(RowLoader loader, RowLoader::create(options));
-    for (size_t file = 0; file < opened.manifest().files.size(); ++file) {
+  Result<LoadedRows> load(const std::string& folder, uint64_t step,
+                          const LoadOptions& options) override {
+    CORRO_ASSIGN(const auto opened, checkpoint::Opened::open(folder, step));
+    const std::string path = fmt::format("{}/{}", folder, checkpoint::folder_name(step));
+    CORRO_ASSIGN(const auto* table, find_table(opened.manifest(), options.spec.name, path));
+    CORRO_ASSIGN(RowLoader loader, RowLoader::create(options, table->steps));
+    for (const uint32_t file : table->files) {
       PartReader reader(loader);
-      const std::string path =
-          fmt::format("{}/{}/{}", folder, checkpoint::folder_name(options.step),
-                      opened.manifest().files[file].name);
       const auto take = [&](BytesView bytes) { return reader.take(bytes); };
       CORRO_TRY(opened.read_file(file, take));
-      CORRO_TRY(reader.finish().with_context(path));
+      CORRO_TRY(reader.finish().with_context(
+          fmt::format("{}/{}", path, opened.manifest().files[file].name)));
     }
-    return loader.take();
+    return LoadedRows{loader.take(), table->steps};
   }
 
  private:
@@ -225,7 +247,7 @@ std::unique_ptr<SnapshotStore> disk_snapshots(std::function<void()> on_progress)
 Status commit_snapshot(const std::string& folder, uint64_t step, uint64_t attempt, uint32_t parts,
                        size_t keep) {
   checkpoint::RealDisk disk;
-  CORRO_TRY(checkpoint::commit(disk, folder, step, attempt, parts));
+  CORRO_TRY(checkpoint::commit(disk, folder, step, attempt, {.ranks = 0, .tables = {parts}}));
   return checkpoint::remove_old(disk, folder, step, keep);
 }
 
@@ -250,19 +272,23 @@ uint64_t draw_attempt() {
   return number << 16U;
 }
 
-Status save_local(const std::string& folder, const LocalTable& rows, uint64_t step, size_t keep) {
-  CORRO_ASSIGN(const checkpoint::FolderLock lock, lock_snapshots(folder));
-  Save save{.attempt = draw_attempt(), .step = step, .shards = ShardSet().set(), .folder = folder};
-  RowSnapshot snapshot(rows, save.shards, step);
-  DiskPart part(save, {rows.spec(), step}, [] {});
+Status write_local_part(const Save& save, const LocalTable& rows) {
+  RowSnapshot snapshot(rows, ShardSet().set(), save.steps);
+  DiskPart part(save, {rows.spec(), save.steps}, [] {});
   while (!part.result()) {
     CORRO_ASSIGN(auto page, snapshot.next(kPageBytes));
     if (!page) break;
     part.write(*std::move(page));
   }
   part.finish();
-  CORRO_TRY(part.wait());
-  return commit_snapshot(folder, step, save.attempt, save.parts, keep);
+  return part.wait();
+}
+
+Status save_local(const std::string& folder, const LocalTable& rows, uint64_t steps, size_t keep) {
+  CORRO_ASSIGN(const checkpoint::FolderLock lock, lock_snapshots(folder));
+  const Save save{.attempt = draw_attempt(), .step = steps, .steps = steps, .folder = folder};
+  CORRO_TRY(write_local_part(save, rows));
+  return commit_snapshot(folder, steps, save.attempt, save.parts, keep);
 }
 
 }  // namespace corro::table

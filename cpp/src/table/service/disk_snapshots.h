@@ -1,5 +1,5 @@
-// A table's snapshots in a folder, as a folder of checkpoints (checkpoint/writer.h): a part's file in
-// the place of a rank's. The last thing that is written is the manifest.
+// Tables' parts of checkpoints (checkpoint/writer.h). A snapshot of a table alone is a checkpoint that
+// has one table, and nothing of ranks. The last thing that is written is the manifest.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 #include "base/status.h"
 #include "checkpoint/writer.h"
 #include "table/local_table.h"
+#include "table/service/snapshot_messages.h"
 
 namespace corro::table {
 
-/// Once all parts are there: makes a snapshot of them, and removes those before it but for `keep`,
-/// this one among them. Whoever calls it holds the folder's lock. Blocks.
+/// Once all parts are there: makes a snapshot of a table of them, and removes those before it but for
+/// `keep`, this one among them. Whoever calls it holds the folder's lock. Blocks.
 [[nodiscard]] Status commit_snapshot(const std::string& folder, uint64_t step, uint64_t attempt,
                                      uint32_t parts, size_t keep);
 
@@ -26,8 +27,12 @@ namespace corro::table {
 /// A number for an attempt that no other one has; its low 16 bits are 0.
 [[nodiscard]] uint64_t draw_attempt();
 
-/// Writes a snapshot of one part, of a table in this process. Blocks until it is there.
-[[nodiscard]] Status save_local(const std::string& folder, const LocalTable& rows, uint64_t step,
+/// Writes a part of a checkpoint that has all rows of a table in this process, which the caller
+/// commits. `save`: its shards are not looked at. Blocks until it is on the disk.
+[[nodiscard]] Status write_local_part(const Save& save, const LocalTable& rows);
+
+/// Writes a snapshot of a table in this process. Blocks until it is there.
+[[nodiscard]] Status save_local(const std::string& folder, const LocalTable& rows, uint64_t steps,
                                 size_t keep);
 
 }  // namespace corro::table

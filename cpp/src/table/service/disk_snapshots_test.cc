@@ -36,11 +36,14 @@ class DiskSnapshots : public testing::Test {
     ASSERT_TRUE(status.ok()) << status.message();
   }
   [[nodiscard]] Result<std::unique_ptr<LocalTable>> load(uint64_t step) const {
-    return disk_snapshots([] {})->load(folder_,
-                                       {.spec = spec_, .step = step, .shards = ShardSet().set()});
+    CORRO_ASSIGN(
+        LoadedRows loaded,
+        disk_snapshots([] {})->load(folder_, step, {.spec = spec_, .shards = ShardSet().set()}));
+    EXPECT_EQ(loaded.steps, step);
+    return std::move(loaded.rows);
   }
   [[nodiscard]] std::string part_of(uint64_t step) const {
-    return folder_ + "/step-" + std::to_string(step) + "/part-0.rows";
+    return folder_ + "/step-" + std::to_string(step) + "/table-0.part-0.rows";
   }
 
   const std::string folder_ = testing::TempDir() + "corro-snapshots-" + std::to_string(getpid());

@@ -56,14 +56,36 @@ class LocalTables final : public Tables {
   Result<std::optional<uint64_t>> wait_for_save(TableNumber table) override {
     return tables_.at(table).saved;
   }
-  Status load(TableNumber table, const std::string& folder, uint64_t step,
-              bool weights_only) override {
+  Status save_into(TableNumber table, const CheckpointPlace& place) override {
     Kept& kept = tables_.at(table);
-    CORRO_ASSIGN(kept.rows, disk_snapshots([] {})->load(folder, {.spec = kept.rows->spec(),
-                                                                 .step = step,
-                                                                 .weights_only = weights_only,
-                                                                 .shards = ShardSet().set()}));
-    kept.steps = step;
+    kept.part = write_local_part({.attempt = place.attempt,
+                                  .step = place.step,
+                                  .steps = kept.steps,
+                                  .table = place.table,
+                                  .folder = place.folder},
+                                 *kept.rows);
+    return {};
+  }
+  Result<std::optional<uint32_t>> parts_written(TableNumber table) override {
+    const auto part = std::exchange(tables_.at(table).part, std::nullopt);
+    if (!part) return std::optional<uint32_t>();
+    CORRO_TRY(*part);
+    return std::optional<uint32_t>(1);
+  }
+  Result<uint64_t> load(TableNumber table, const std::string& folder, uint64_t step,
+                        bool weights_only) override {
+    Kept& kept = tables_.at(table);
+    CORRO_ASSIGN(kept.loaded, disk_snapshots([] {})->load(folder, step,
+                                                          {.spec = kept.rows->spec(),
+                                                           .weights_only = weights_only,
+                                                           .shards = ShardSet().set()}));
+    return kept.loaded->steps;
+  }
+  Status adopt(TableNumber table) override {
+    Kept& kept = tables_.at(table);
+    kept.rows = std::move(kept.loaded->rows);
+    kept.steps = kept.loaded->steps;
+    kept.loaded.reset();
     return {};
   }
   void adopt_steps(TableNumber table, uint64_t steps) override { tables_.at(table).steps = steps; }
@@ -78,6 +100,8 @@ class LocalTables final : public Tables {
     std::unique_ptr<LocalTable> rows;
     uint64_t steps = 0;
     std::optional<uint64_t> saved = {};
+    std::optional<Status> part = {};        ///< What became of that of a checkpoint.
+    std::optional<LoadedRows> loaded = {};  ///< Until adopt().
   };
   std::vector<Kept> tables_;  ///< By number.
 };

@@ -13,8 +13,8 @@
 namespace corro::table {
 namespace {
 
-/// "CTB2": the version is the last byte.
-constexpr uint32_t kMagic = 0x32425443;
+/// "CTB3": the version is the last byte.
+constexpr uint32_t kMagic = 0x33425443;
 constexpr size_t kPullHeadBytes = 16;
 constexpr size_t kRowsHeadBytes = 16;
 constexpr size_t kPushHeadBytes = 40;

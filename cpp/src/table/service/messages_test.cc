@@ -26,7 +26,7 @@ TEST(TableMessages, AHeaderIsReadAsItWasWritten) {
   const Header header{.kind = MessageKind::kRows, .table = 513, .request = 70000, .body = 12};
   const auto raw = encode_header(header);
   // Byte by byte as docs/wire.md has it.
-  const std::vector<int> expected = {'C', 'T', 'B', '2', 4, 0, 1, 2, 0x70, 0x11, 1, 0, 12, 0, 0, 0};
+  const std::vector<int> expected = {'C', 'T', 'B', '3', 4, 0, 1, 2, 0x70, 0x11, 1, 0, 12, 0, 0, 0};
   EXPECT_TRUE(
       std::ranges::equal(raw, expected, {}, [](std::byte b) { return static_cast<int>(b); }));
   const auto read = decode_header(raw);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <optional>
 #include <ranges>
 #include <string>
@@ -18,6 +17,7 @@
 #include "base/own_thread.h"
 #include "io/event.h"
 #include "table/service/disk_snapshots.h"
+#include "table/service/saved_tables.h"
 #include "table/service/server_link.h"
 #include "table/service/tables.h"
 #include "table/service/worker.h"
@@ -49,8 +49,11 @@ class ServedTables final : public Tables, private Links {
   Status wait(TableNumber table) override;
   Status save(TableNumber table, const std::string& folder, size_t keep) override;
   Result<std::optional<uint64_t>> wait_for_save(TableNumber table) override;
-  Status load(TableNumber table, const std::string& folder, uint64_t step,
-              bool weights_only) override;
+  Status save_into(TableNumber table, const CheckpointPlace& place) override;
+  Result<std::optional<uint32_t>> parts_written(TableNumber table) override;
+  Result<uint64_t> load(TableNumber table, const std::string& folder, uint64_t step,
+                        bool weights_only) override;
+  Status adopt(TableNumber table) override;
   void adopt_steps(TableNumber table, uint64_t steps) override {
     const auto turn = turn_.lock();
     worker_.adopt_steps(table, steps);
@@ -93,7 +96,6 @@ class ServedTables final : public Tables, private Links {
   Status finish_call(Duration patience);
   void wait_for_answers(Duration patience);
   [[nodiscard]] Status finish_save(TableNumber table);
-  [[nodiscard]] Status lock_folder(TableNumber table, const std::string& folder);
   void finish_saves();
   void advance_links();
   [[nodiscard]] Watched watched(Time until) const;
@@ -103,21 +105,9 @@ class ServedTables final : public Tables, private Links {
   /// Leaves what is under way to the thread.
   Status leave();
   void run();
-  /// Where a table was saved last.
-  struct SavedTable {
-    std::string folder;
-    size_t keep = 0;
-    std::optional<uint64_t> step = {};  ///< The newest snapshot.
-  };
-  /// Rank 0's alone until the process ends.
-  struct LockedFolder {
-    TableNumber table = 0;
-    checkpoint::FolderLock lock;
-  };
 
   const ServedOptions options_;
-  std::map<TableNumber, SavedTable> saved_;
-  std::map<std::string, LockedFolder> folders_;
+  SavedTables saved_;
   std::vector<std::unique_ptr<ServerLink>> links_;  ///< By server; null: nobody has told of it.
   TableWorker worker_;
   Time find_at_{};
@@ -227,31 +217,32 @@ Status ServedTables::save(TableNumber table, const std::string& folder, size_t k
   const auto turn = turn_.lock();
   if (options_.rank != 0) return {};
   CORRO_TRY(finish_save(table));
-  CORRO_TRY(lock_folder(table, folder));
-  saved_[table].folder = folder;
-  saved_[table].keep = keep;
-  CORRO_TRY(worker_.start_save(table, folder, draw_attempt()));
+  CORRO_TRY(saved_.begin_alone(table, folder, keep));
+  CORRO_TRY(worker_.start_save_alone(table, folder, draw_attempt()));
   return finish_call(options_.patience + kPushMargin);
 }
 
-/// What an earlier save of it has left unfinished goes, too.
-Status ServedTables::lock_folder(TableNumber table, const std::string& folder) {
-  const auto known = folders_.find(folder);
-  if (known == folders_.end()) {
-    CORRO_ASSIGN(checkpoint::FolderLock lock, lock_snapshots(folder));
-    folders_.emplace(folder, LockedFolder{table, std::move(lock)});
-    return {};
-  }
-  if (known->second.table == table) return remove_unfinished(folder);
-  return {
-      Code::kInvalidArgument,
-      fmt::format("{}: another table is saved here; give each table a folder of its own", folder)};
+Status ServedTables::save_into(TableNumber table, const CheckpointPlace& place) {
+  const auto turn = turn_.lock();
+  CORRO_TRY(finish_save(table));
+  saved_.begin_part(table);
+  CORRO_TRY(worker_.start_save(table, place));
+  return finish_call(options_.patience + kPushMargin);
+}
+
+/// Between two calls nobody else may be there to hear that a part is written.
+Result<std::optional<uint32_t>> ServedTables::parts_written(TableNumber table) {
+  const auto turn = turn_.lock();
+  advance_links();
+  worker_.proceed();
+  finish_saves();
+  return saved_.take_parts(table);
 }
 
 Result<std::optional<uint64_t>> ServedTables::wait_for_save(TableNumber table) {
   const auto turn = turn_.lock();
   CORRO_TRY(finish_save(table));
-  return saved_[table].step;
+  return saved_.step_of(table);
 }
 
 Status ServedTables::finish_save(TableNumber table) {
@@ -259,28 +250,22 @@ Status ServedTables::finish_save(TableNumber table) {
   return finish_call(kDiskPatience);
 }
 
-/// All parts of a snapshot are there, or some will never be.
 void ServedTables::finish_saves() {
-  while (const auto written = worker_.take_written()) {
-    SavedTable& saved = saved_[written->table];
-    Status status = written->status;
-    if (status.ok())
-      status = commit_snapshot(saved.folder, written->step, written->attempt, written->parts,
-                               saved.keep);
-    if (status.ok()) {
-      saved.step = written->step;
-    } else {
-      fmt::print(stderr, "corro: {}: the snapshot of step {} was not finished: {}\n", saved.folder,
-                 written->step, status.message());
-    }
-  }
+  while (const auto written = worker_.take_written()) saved_.finish(*written);
 }
 
-Status ServedTables::load(TableNumber table, const std::string& folder, uint64_t step,
-                          bool weights_only) {
+Result<uint64_t> ServedTables::load(TableNumber table, const std::string& folder, uint64_t step,
+                                    bool weights_only) {
   const auto turn = turn_.lock();
   CORRO_TRY(finish_save(table));
   CORRO_TRY(worker_.start_load(table, folder, step, weights_only));
+  CORRO_TRY(finish_call(kDiskPatience));
+  return worker_.loaded_steps(table);
+}
+
+Status ServedTables::adopt(TableNumber table) {
+  const auto turn = turn_.lock();
+  worker_.start_adopt(table);
   return finish_call(kDiskPatience);
 }
 

@@ -104,8 +104,7 @@ class TableService {
     Saved saved = {};
     std::unique_ptr<PartWriter> writer = nullptr;  ///< Null: it is not being written.
     bool all_out = false;                          ///< All of it was handed to the writer.
-    std::unique_ptr<LocalTable> loaded = nullptr;  ///< Until ADOPT.
-    uint64_t loaded_step = 0;
+    std::optional<LoadedRows> loaded = {};         ///< Until ADOPT.
   };
   struct Client {
     uint32_t rank = 0;

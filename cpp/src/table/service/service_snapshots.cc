@@ -20,12 +20,12 @@ namespace corro::table {
 Status TableService::save(Kept& kept, uint64_t client, const Header& header, BytesView body) {
   CORRO_ASSIGN(const Save save, decode_save(body));
   const ServedTable& table = *kept.table;
-  if (save.attempt == 0 || save.step != table.steps())
+  if (save.attempt == 0 || save.steps != table.steps())
     return {Code::kFailedPrecondition,
             fmt::format("table {}: it has taken {} steps, and is to be saved after {}",
-                        table.spec().name, table.steps(), save.step)};
+                        table.spec().name, table.steps(), save.steps)};
   if (save.attempt != kept.saved.attempt) {
-    kept.writer = store_.begin(save, {table.spec(), save.step});
+    kept.writer = store_.begin(save, {table.spec(), save.steps});
     kept.saved = {save.attempt, {}};
     kept.all_out = false;
     kept.table->begin_snapshot(save.shards);
@@ -79,13 +79,12 @@ void TableService::tell_saved(const Kept& kept) {
 Status TableService::load(Kept& kept, uint64_t client, const Header& header, BytesView body) {
   CORRO_ASSIGN(const Load load, decode_load(body));
   kept.loaded.reset();
-  CORRO_ASSIGN(kept.loaded, store_.load(load.folder, {.spec = kept.table->spec(),
-                                                      .step = load.step,
-                                                      .weights_only = load.weights_only,
-                                                      .shards = load.shards,
-                                                      .shard_count = options_.shards}));
-  kept.loaded_step = load.step;
-  reply(client, header, MessageKind::kLoaded, {});
+  CORRO_ASSIGN(kept.loaded, store_.load(load.folder, load.step,
+                                        {.spec = kept.table->spec(),
+                                         .weights_only = load.weights_only,
+                                         .shards = load.shards,
+                                         .shard_count = options_.shards}));
+  reply(client, header, MessageKind::kLoaded, encode_loaded(kept.loaded->steps));
   return {};
 }
 
@@ -93,7 +92,8 @@ Status TableService::load(Kept& kept, uint64_t client, const Header& header, Byt
 Status TableService::adopt(Kept& kept, uint64_t client, const Header& header) {
   if (kept.loaded) {
     kept.writer.reset();
-    kept.table->adopt(std::move(kept.loaded), kept.loaded_step);
+    kept.table->adopt(std::move(kept.loaded->rows), kept.loaded->steps);
+    kept.loaded.reset();
   }
   reply(client, header, MessageKind::kAdopted, {});
   return {};

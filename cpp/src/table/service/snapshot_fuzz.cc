@@ -20,10 +20,9 @@ void try_again(BytesView body, const Read& read, const Write& write) {
 
 /// A part of another table is refused, and rows of this one are taken, in pieces of any length.
 void try_part(BytesView bytes, size_t piece) {
-  auto loader = table::RowLoader::create({.spec = {.name = "t", .dim = 2},
-                                          .step = 1,
-                                          .weights_only = true,
-                                          .shards = table::ShardSet().set()});
+  auto loader = table::RowLoader::create(
+      {.spec = {.name = "t", .dim = 2}, .weights_only = true, .shards = table::ShardSet().set()},
+      /*step=*/1);
   CORRO_CHECK(loader.ok());
   table::PartReader reader(*loader);
   while (!bytes.empty()) {
@@ -40,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const auto all = std::as_bytes(std::span(data, size));
   const BytesView rest = all.subspan(1);
-  switch (data[0] % 4) {
+  switch (data[0] % 5) {
     case 0:
       try_again(rest, table::decode_save, table::encode_save);
       break;
@@ -50,8 +49,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 2:
       (void)table::decode_saved(rest);
       break;
+    case 3:
+      try_again(rest, table::decode_loaded, table::encode_loaded);
+      break;
     default:
-      try_part(rest, 1 + data[0] / 4);
+      try_part(rest, 1 + data[0] / 5);
   }
   return 0;
 }

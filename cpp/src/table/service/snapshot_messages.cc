@@ -28,6 +28,8 @@ Bytes encode_save(const Save& save) {
   ByteWriter writer;
   writer.write(save.attempt);
   writer.write(save.step);
+  writer.write(save.steps);
+  writer.write(save.table);
   writer.write(save.part);
   writer.write(save.parts);
   write_shards(writer, save.shards);
@@ -40,6 +42,8 @@ Result<Save> decode_save(BytesView body) {
   Save save;
   save.attempt = reader.read<uint64_t>().value_or(0);
   save.step = reader.read<uint64_t>().value_or(0);
+  save.steps = reader.read<uint64_t>().value_or(0);
+  save.table = reader.read<uint32_t>().value_or(0);
   save.part = reader.read<uint32_t>().value_or(0);
   save.parts = reader.read<uint32_t>().value_or(0);
   if (!read_place(reader, save.shards, save.folder) || save.part >= save.parts ||
@@ -81,6 +85,19 @@ Result<Load> decode_load(BytesView body) {
     return malformed_snapshot("LOAD");
   load.weights_only = weights_only == 1;
   return load;
+}
+
+Bytes encode_loaded(uint64_t steps) {
+  ByteWriter writer;
+  writer.write(steps);
+  return writer.take();
+}
+
+Result<uint64_t> decode_loaded(BytesView body) {
+  ByteReader reader(body);
+  const auto steps = reader.read<uint64_t>();
+  if (!steps || !reader.done()) return malformed_snapshot("LOADED");
+  return *steps;
 }
 
 }  // namespace corro::table

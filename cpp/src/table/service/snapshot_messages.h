@@ -6,7 +6,8 @@
 //      <- SAVED                         unasked, and on each new connection: they are on the disk, or
 //                                       why they are not
 //   LOAD ->                             the shards that the server holds, out of a snapshot
-//      <- LOADED                        they are there, beside those that it has
+//      <- LOADED                        they are there, beside those that it has, and after how many
+//                                       steps of the table
 //   ADOPT ->                            the loaded rows are the table's from now on
 //      <- ADOPTED
 //      <- LEAVING                       unasked, and on each new connection: the server is asked to
@@ -26,12 +27,14 @@ namespace corro::table {
 inline constexpr size_t kMaxFolderBytes = 4096;
 
 struct Save {
-  uint64_t attempt = 0;  ///< Tells it from others of the same step.
-  uint64_t step = 0;     ///< That the table has taken.
+  uint64_t attempt = 0;  ///< Tells it from others of the same checkpoint.
+  uint64_t step = 0;     ///< Of the checkpoint.
+  uint64_t steps = 0;    ///< That the table has taken.
+  uint32_t table = 0;    ///< Its place among the tables of the checkpoint.
   uint32_t part = 0;     ///< Which one of all parts this server writes.
   uint32_t parts = 1;
   ShardSet shards = {};     ///< Of the part.
-  std::string folder = {};  ///< That of all the table's snapshots, as an absolute path.
+  std::string folder = {};  ///< That of all checkpoints, as an absolute path.
   bool operator==(const Save&) const = default;
 };
 struct Saved {
@@ -39,7 +42,7 @@ struct Saved {
   Status status;
 };
 struct Load {
-  uint64_t step = 0;
+  uint64_t step = 0;  ///< Of the checkpoint.
   bool weights_only = false;
   ShardSet shards = {};
   std::string folder = {};
@@ -53,5 +56,8 @@ struct Load {
 [[nodiscard]] Result<Saved> decode_saved(BytesView body);
 [[nodiscard]] Bytes encode_load(const Load& load);
 [[nodiscard]] Result<Load> decode_load(BytesView body);
+/// `steps`: that the table had taken.
+[[nodiscard]] Bytes encode_loaded(uint64_t steps);
+[[nodiscard]] Result<uint64_t> decode_loaded(BytesView body);
 
 }  // namespace corro::table

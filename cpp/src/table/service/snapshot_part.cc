@@ -52,14 +52,14 @@ std::array<std::byte, kPartFrameBytes> frame_of(BytesView page) {
 
 // -- a table out of rows --------------------------------------------------------------------------
 
-Result<RowLoader> RowLoader::create(const LoadOptions& options) {
+Result<RowLoader> RowLoader::create(const LoadOptions& options, uint64_t step) {
   CORRO_ASSIGN(auto rows, LocalTable::create(options.spec));
-  CORRO_TRY(rows->unpack({}, {}, options.step));
-  return RowLoader(options, std::move(rows));
+  CORRO_TRY(rows->unpack({}, {}, step));
+  return RowLoader(options, step, std::move(rows));
 }
 
-RowLoader::RowLoader(const LoadOptions& options, std::unique_ptr<LocalTable> rows)
-    : options_(options), rows_(std::move(rows)) {
+RowLoader::RowLoader(const LoadOptions& options, uint64_t step, std::unique_ptr<LocalTable> rows)
+    : options_(options), step_(step), rows_(std::move(rows)) {
   const RowLayout layout = layout_of(options.spec);
   weight_bytes_ = layout.weight_bytes;
   std::vector<float> state(layout.state_count);
@@ -80,21 +80,20 @@ Status RowLoader::take_head(const PartHead& head) {
   as_it_is_ = !options_.weights_only || head.spec.optimizer == here.optimizer;
   if (options_.weights_only) here.optimizer = head.spec.optimizer;
   CORRO_TRY(check_alike(here, head.spec));
-  if (head.step != options_.step)
-    return damaged(fmt::format("it is of step {}, not {}", head.step, options_.step));
+  if (head.step != step_) return damaged(fmt::format("it is of step {}, not {}", head.step, step_));
   there_bytes_ = kDateBytes + layout_of(head.spec).bytes();
   return {};
 }
 
 Status RowLoader::take_page(const PackedRows& page) {
-  if (page.row_bytes != there_bytes_ || page.steps != options_.step)
+  if (page.row_bytes != there_bytes_ || page.steps != step_)
     return damaged("a page does not fit its head");
   keys_.clear();
   packed_.clear();
   for (size_t i = 0; i < page.keys.size(); ++i)
     if (options_.shards.test(shard_of(page.keys[i], options_.shard_count)))
       take_row(page.keys[i], page.rows.subspan(i * there_bytes_, there_bytes_));
-  return rows_->unpack(keys_, packed_, options_.step);
+  return rows_->unpack(keys_, packed_, step_);
 }
 
 void RowLoader::take_row(uint64_t key, BytesView row) {

@@ -40,7 +40,6 @@ inline constexpr size_t kPartFrameBytes = 8;
 /// Which rows are wanted, and how their table is made here.
 struct LoadOptions {
   TableSpec spec;
-  uint64_t step = 0;
   bool weights_only = false;  ///< The optimizer may be another: its state begins anew.
   ShardSet shards = {};
   size_t shard_count = kShards;  ///< As of Holders.
@@ -49,7 +48,8 @@ struct LoadOptions {
 /// Rows out of parts. Externally synchronized.
 class RowLoader {
  public:
-  [[nodiscard]] static Result<RowLoader> create(const LoadOptions& options);
+  /// `step`: that the table had taken.
+  [[nodiscard]] static Result<RowLoader> create(const LoadOptions& options, uint64_t step);
 
   /// INVALID_ARGUMENT if the part is of another table, naming the field that differs; DATA_LOSS if
   /// it is of another step.
@@ -59,10 +59,11 @@ class RowLoader {
   [[nodiscard]] std::unique_ptr<LocalTable> take() { return std::move(rows_); }
 
  private:
-  RowLoader(const LoadOptions& options, std::unique_ptr<LocalTable> rows);
+  RowLoader(const LoadOptions& options, uint64_t step, std::unique_ptr<LocalTable> rows);
   void take_row(uint64_t key, BytesView row);
 
   LoadOptions options_;
+  uint64_t step_;
   std::unique_ptr<LocalTable> rows_;
   size_t weight_bytes_ = 0;
   Bytes fresh_;             ///< A packed row whose optimizer has a state that nothing has changed.

@@ -60,15 +60,13 @@ std::vector<float> rows_in(const LocalTable& table) {
   return values;
 }
 
-LoadOptions wanted_of(const TableSpec& spec) {
-  return {.spec = spec, .step = 3, .shards = ShardSet().set()};
-}
+LoadOptions wanted_of(const TableSpec& spec) { return {.spec = spec, .shards = ShardSet().set()}; }
 
 TEST(SnapshotPart, IsReadInPiecesOfAnyLength) {
   const auto table = made_table();
   const Bytes file = file_of(*table);
   for (const size_t piece : {size_t{1}, size_t{7}, size_t{64}, file.size()}) {
-    RowLoader loader = RowLoader::create(wanted_of(spec_of_part())).value();
+    RowLoader loader = RowLoader::create(wanted_of(spec_of_part()), 3).value();
     const Status status = read_in_pieces(loader, file, piece);
     ASSERT_TRUE(status.ok()) << status.message();
     const auto read = loader.take();
@@ -82,7 +80,7 @@ TEST(SnapshotPart, GivesEachServerItsShards) {
   LoadOptions options = wanted_of(spec_of_part());
   options.shards = {};
   for (size_t shard = 0; shard < kShards; shard += 2) options.shards.set(shard);
-  RowLoader loader = RowLoader::create(options).value();
+  RowLoader loader = RowLoader::create(options, 3).value();
   ASSERT_TRUE(read_in_pieces(loader, file_of(*table), 1000).ok());
   const auto all = table->keys_with_rows([](uint64_t key) { return shard_of(key) % 2 == 0; });
   EXPECT_EQ(loader.take()->keys_with_rows([](uint64_t) { return true; }), all);
@@ -91,7 +89,7 @@ TEST(SnapshotPart, GivesEachServerItsShards) {
 TEST(SnapshotPart, CutAnywhereIsDamaged) {
   const Bytes file = file_of(*made_table());
   for (size_t length = 0; length < file.size(); length += 13) {
-    RowLoader loader = RowLoader::create(wanted_of(spec_of_part())).value();
+    RowLoader loader = RowLoader::create(wanted_of(spec_of_part()), 3).value();
     EXPECT_EQ(read_in_pieces(loader, BytesView(file).first(length), 100).code(), Code::kDataLoss);
   }
 }
@@ -101,7 +99,7 @@ TEST(SnapshotPart, OfAnotherTableIsRefusedAndNamesWhatDiffers) {
   const auto refusal = [&](const TableSpec& spec, bool weights_only) {
     LoadOptions options = wanted_of(spec);
     options.weights_only = weights_only;
-    RowLoader loader = RowLoader::create(options).value();
+    RowLoader loader = RowLoader::create(options, 3).value();
     return read_in_pieces(loader, file, 1000);
   };
   TableSpec other = spec_of_part();
@@ -122,7 +120,7 @@ TEST(SnapshotPart, IsForTheSameTableWithAnotherBudgetModeOrRate) {
   other.mode = Mode::kBounded;
   other.staleness = 2;
   other.optimizer.lr *= 2;
-  RowLoader loader = RowLoader::create(wanted_of(other)).value();
+  RowLoader loader = RowLoader::create(wanted_of(other), 3).value();
   const Status status = read_in_pieces(loader, file, 1000);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(rows_in(*loader.take()), rows_in(*made_table()));
@@ -134,7 +132,7 @@ TEST(SnapshotPart, GivesAnotherOptimizerItsWeightsAndAFreshState) {
   other.optimizer = {.kind = OptimizerKind::kMomentum, .lr = 1.0F, .momentum = 0.5F};
   LoadOptions options = wanted_of(other);
   options.weights_only = true;
-  RowLoader loader = RowLoader::create(options).value();
+  RowLoader loader = RowLoader::create(options, 3).value();
   ASSERT_TRUE(read_in_pieces(loader, file_of(*table), 1000).ok());
   const auto read = loader.take();
   std::vector<float> expected = rows_in(*table);
@@ -148,7 +146,13 @@ TEST(SnapshotPart, GivesAnotherOptimizerItsWeightsAndAFreshState) {
 }
 
 TEST(SnapshotMessages, AreReadAsTheyWereWritten) {
-  Save save{.attempt = 3 << 16U, .step = 9, .part = 1, .parts = 4, .folder = "/a/b"};
+  Save save{.attempt = 3 << 16U,
+            .step = 9,
+            .steps = 11,
+            .table = 2,
+            .part = 1,
+            .parts = 4,
+            .folder = "/a/b"};
   save.shards.set(7);
   EXPECT_EQ(decode_save(encode_save(save)).value(), save);
   save.part = 4;

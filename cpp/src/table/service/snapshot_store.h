@@ -32,6 +32,12 @@ class PartWriter {
   [[nodiscard]] virtual std::optional<Status> result() const = 0;
 };
 
+/// Rows of a table out of a checkpoint, which are those after so many steps of it.
+struct LoadedRows {
+  std::unique_ptr<LocalTable> rows;
+  uint64_t steps = 0;
+};
+
 class SnapshotStore {
  public:
   SnapshotStore() = default;
@@ -42,10 +48,10 @@ class SnapshotStore {
   /// Does not block; failures are the writer's result.
   [[nodiscard]] virtual std::unique_ptr<PartWriter> begin(const Save& save,
                                                           const PartHead& head) = 0;
-  /// The rows that `options` wants, of a snapshot in this folder. DATA_LOSS if it is damaged;
-  /// INVALID_ARGUMENT if it is of another table. Blocks.
-  [[nodiscard]] virtual Result<std::unique_ptr<LocalTable>> load(const std::string& folder,
-                                                                 const LoadOptions& options) = 0;
+  /// The rows that `options` wants, of the checkpoint of this step in a folder. DATA_LOSS if it is
+  /// damaged; INVALID_ARGUMENT if it is of other tables. Blocks.
+  [[nodiscard]] virtual Result<LoadedRows> load(const std::string& folder, uint64_t step,
+                                                const LoadOptions& options) = 0;
 };
 
 /// On this machine's file systems. `on_progress` is called by a thread of a writer when it has room

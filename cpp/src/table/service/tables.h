@@ -25,6 +25,15 @@ namespace corro::table {
 
 using TableNumber = uint16_t;
 
+/// Where a table's rows go as a part of a checkpoint, whose folder the caller has locked, and which
+/// it commits (checkpoint/writer.h).
+struct CheckpointPlace {
+  std::string folder;    ///< Of all checkpoints, as an absolute path.
+  uint64_t step = 0;     ///< Of the checkpoint.
+  uint64_t attempt = 0;  ///< Tells it from others of the step; > 0.
+  uint32_t table = 0;    ///< The table's place among those of the checkpoint.
+};
+
 /// Externally synchronized: one call at a time, all of which may block.
 class Tables {
  public:
@@ -82,13 +91,21 @@ class Tables {
   /// Blocks until no snapshot of the table is being written. The step of the newest one that this
   /// process has saved; none: none, or it is not rank 0.
   [[nodiscard]] virtual Result<std::optional<uint64_t>> wait_for_save(TableNumber table) = 0;
-  /// Takes rows, the optimizer's state and the number of steps from the snapshot of this step, which
-  /// may be of any number of servers. Rank 0 calls it while no rank uses the table; then all
-  /// others call adopt_steps(). Blocks. If it fails nothing has changed: DATA_LOSS if the snapshot
-  /// is damaged, INVALID_ARGUMENT if it is of another table; the optimizer may be another with
-  /// `weights_only`, and its state begins anew.
-  [[nodiscard]] virtual Status load(TableNumber table, const std::string& folder, uint64_t step,
-                                    bool weights_only) = 0;
+  /// As save(), but as parts of a checkpoint that somebody else commits. Fails where a server is lost
+  /// as it begins.
+  [[nodiscard]] virtual Status save_into(TableNumber table, const CheckpointPlace& place) = 0;
+  /// How many parts the last save_into() has made, once all are on the disk; none: not yet. Does not
+  /// block. Fails if they never will be, once.
+  [[nodiscard]] virtual Result<std::optional<uint32_t>> parts_written(TableNumber table) = 0;
+  /// Reads rows, the optimizer's state and the number of steps, which it returns, from the checkpoint
+  /// of this step, which may be of any number of servers; for adopt(). Rank 0 calls both while no
+  /// rank uses the table. Blocks. The table is as before: DATA_LOSS if the checkpoint is damaged,
+  /// INVALID_ARGUMENT if it is of other tables; the optimizer may be another with `weights_only`,
+  /// and its state begins anew.
+  [[nodiscard]] virtual Result<uint64_t> load(TableNumber table, const std::string& folder,
+                                              uint64_t step, bool weights_only) = 0;
+  /// Goes on with what was loaded. Then all other ranks call adopt_steps(). Blocks.
+  [[nodiscard]] virtual Status adopt(TableNumber table) = 0;
   virtual void adopt_steps(TableNumber table, uint64_t steps) = 0;
 
   /// The learning rate of this rank's next pushes; it has to be the same on all ranks.

@@ -46,6 +46,9 @@ void TableWorker::overcome() {
     note_uncopied(std::string(failure_.message()));
   }
   failure_ = {};
+  // Parts of two rounds would mix in the folder, whose name is not the worker's to choose.
+  if (phase_ == Phase::kSave && !saves_alone_)
+    return finish({Code::kUnavailable, "a server was lost as the checkpoint began"});
   ask_again();
   const bool asks_servers = phase_ == Phase::kOpen || phase_ == Phase::kSave ||
                             phase_ == Phase::kLoad || phase_ == Phase::kAdopt;
@@ -120,10 +123,14 @@ bool TableWorker::next_after_answers() {
       finish({});
       return true;
     case Phase::kAdopt:
-      adopt_steps(table_, load_.step);
+      adopt_steps(table_, loaded_steps(table_));
       finish({});
       return true;
     case Phase::kLoad:
+      if (!adopts_) {
+        finish({});
+        return true;
+      }
       phase_ = Phase::kAdopt;
       break;
     case Phase::kExport:

@@ -107,15 +107,22 @@ class TableWorker {
   [[nodiscard]] Status prefetch(TableNumber table, std::span<const uint64_t> ids, size_t most);
   [[nodiscard]] Status start_wait(TableNumber table);
   /// On rank 0; other ranks have nothing to do. Begins a snapshot after the pushes of this rank. None
-  /// is being written. `attempt`: a number that no other attempt has, its low 16 bits 0.
-  [[nodiscard]] Status start_save(TableNumber table, const std::string& folder, uint64_t attempt);
+  /// is being written.
+  [[nodiscard]] Status start_save(TableNumber table, const CheckpointPlace& place);
+  /// The same for a snapshot of the table alone, of the step that the table has taken. `attempt`: its
+  /// low 16 bits are 0.
+  [[nodiscard]] Status start_save_alone(TableNumber table, const std::string& folder,
+                                        uint64_t attempt);
   /// Is over once no snapshot of the table is being written.
   void start_wait_for_save(TableNumber table);
-  /// On rank 0, while no other rank uses the table, nor has a push under way: servers take their rows
-  /// from a snapshot, and the table's steps are its. Nothing has changed if it fails. The others say
-  /// adopt_steps().
+  /// On rank 0, while no other rank uses the table, nor has a push under way: servers read their rows
+  /// from a checkpoint. Nothing has changed yet.
   [[nodiscard]] Status start_load(TableNumber table, const std::string& folder, uint64_t step,
                                   bool weights_only);
+  /// Of the checkpoint that was loaded last.
+  [[nodiscard]] uint64_t loaded_steps(TableNumber table) const { return tables_.at(table).loaded; }
+  /// Behind that: servers, and this rank, go on with what was loaded. The others say adopt_steps().
+  void start_adopt(TableNumber table);
   void adopt_steps(TableNumber table, uint64_t steps);
   /// A snapshot whose parts are all written, or that cannot be finished.
   struct Written {
@@ -193,6 +200,8 @@ class TableWorker {
     std::map<uint32_t, uint64_t> told = {};  ///< By server: the version that it has heard of.
     uint64_t known = 0;                      ///< A push of this version was answered: all know it.
     std::optional<Saving> saving = {};
+    Load load = {};       ///< The last one.
+    uint64_t loaded = 0;  ///< Steps of the rows that servers have loaded.
     [[nodiscard]] const TableSpec& spec() const { return asked.spec; }
     /// Pushes of this rank so far.
     [[nodiscard]] uint64_t pushed() const { return steps + pushes.size(); }
@@ -276,9 +285,9 @@ class TableWorker {
   std::map<uint32_t, uint64_t> taken_;  ///< By server: steps, as it answered OPEN.
   Move move_;
   Export wanted_;
-  std::string folder_;    ///< Of snapshots.
-  uint64_t attempt_ = 0;  ///< The next one.
-  Load load_;
+  CheckpointPlace place_;    ///< Of a save; of a table alone its attempt counts rounds.
+  bool saves_alone_ = true;  ///< The checkpoint is of the table's own step.
+  bool adopts_ = false;      ///< What kLoad is for: to adopt once more, or to load.
   Bytes packed_;
   size_t move_bytes_ = 0;
   size_t unanswered_ = 0;

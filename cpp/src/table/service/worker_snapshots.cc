@@ -16,13 +16,21 @@ bool TableWorker::is_writing(TableNumber table) const {
   return saving && !saving->over();
 }
 
-Status TableWorker::start_save(TableNumber table, const std::string& folder, uint64_t attempt) {
+Status TableWorker::start_save(TableNumber table, const CheckpointPlace& place) {
   const Opened& opened = tables_.at(table);
   CORRO_TRY(opened.broken);
-  folder_ = folder;
-  attempt_ = attempt;
+  place_ = place;
   saves_ = true;
+  saves_alone_ = false;
   begin(table, Phase::kSettle, fmt::format("save after step {}", opened.pushed()));
+  return {};
+}
+
+Status TableWorker::start_save_alone(TableNumber table, const std::string& folder,
+                                     uint64_t attempt) {
+  const uint64_t step = tables_.at(table).pushed();
+  CORRO_TRY(start_save(table, {.folder = folder, .step = step, .attempt = attempt, .table = 0}));
+  saves_alone_ = true;
   return {};
 }
 
@@ -35,19 +43,22 @@ void TableWorker::ask_save() {
     const auto best = std::ranges::find_if(holders, [this](uint16_t one) { return !lost_[one]; });
     parts[*best].set(shard);
   }
-  ++attempt_;  // What was written of one that a loss has ended cannot mix with it.
+  // What was written of one that a loss has ended cannot mix with it.
+  if (saves_alone_) ++place_.attempt;
   opened.saving = Saving{.written = {.table = table_,
-                                     .step = opened.steps,
-                                     .attempt = attempt_,
+                                     .step = place_.step,
+                                     .attempt = place_.attempt,
                                      .parts = static_cast<uint32_t>(parts.size()),
                                      .status = {}},
                          .writers = {}};
-  Save save{.attempt = attempt_,
-            .step = opened.steps,
+  Save save{.attempt = place_.attempt,
+            .step = place_.step,
+            .steps = opened.steps,
+            .table = place_.table,
             .part = 0,
             .parts = static_cast<uint32_t>(parts.size()),
             .shards = {},
-            .folder = folder_};
+            .folder = place_.folder};
   for (const auto& [server, shards] : parts) {
     opened.saving->writers.insert(server);
     save.shards = shards;
@@ -91,10 +102,17 @@ std::optional<TableWorker::Written> TableWorker::take_written() {
 
 Status TableWorker::start_load(TableNumber table, const std::string& folder, uint64_t step,
                                bool weights_only) {
-  CORRO_TRY(tables_.at(table).broken);
-  load_ = {.step = step, .weights_only = weights_only, .shards = {}, .folder = folder};
+  Opened& opened = tables_.at(table);
+  CORRO_TRY(opened.broken);
+  opened.load = {.step = step, .weights_only = weights_only, .shards = {}, .folder = folder};
+  adopts_ = false;
   begin(table, Phase::kLoad, fmt::format("restore step {}", step));
   return {};
+}
+
+void TableWorker::start_adopt(TableNumber table) {
+  adopts_ = true;
+  begin(table, Phase::kAdopt, fmt::format("restore step {}", tables_.at(table).load.step));
 }
 
 /// Rows that were asked for ahead are of the table before.
@@ -105,12 +123,16 @@ void TableWorker::adopt_steps(TableNumber table, uint64_t steps) {
 }
 
 void TableWorker::ask_load() {
-  for (const auto& [server, shards] : tables_[table_].holders.servers()) {
+  Opened& opened = tables_[table_];
+  const auto take = [this, table = table_](const Status&, MessageKind, BytesView body) {
+    if (const auto steps = decode_loaded(body); steps.ok()) tables_[table].loaded = *steps;
+  };
+  for (const auto& [server, shards] : opened.holders.servers()) {
     if (lost_[server]) continue;
-    load_.shards = shards;
+    opened.load.shards = shards;
     links_.questions(server).ask(
-        encode_message({.kind = MessageKind::kLoad, .table = table_}, encode_load(load_)),
-        counted([](const Status&, MessageKind, BytesView) {}));
+        encode_message({.kind = MessageKind::kLoad, .table = table_}, encode_load(opened.load)),
+        counted(take));
   }
 }
 

@@ -78,14 +78,14 @@ class MemoryStore final : public SnapshotStore {
     part = std::make_shared<Part>(Part{.head = head});
     return std::make_unique<Writer>(part);
   }
-  Result<std::unique_ptr<LocalTable>> load(const std::string&, const LoadOptions&) override {
+  Result<LoadedRows> load(const std::string&, uint64_t, const LoadOptions&) override {
     return Status(Code::kNotFound, "nobody asks");
   }
   /// The rows of a snapshot whose parts are all there.
   [[nodiscard]] std::vector<float> rows_of(const TableSpec& spec,
                                            const TableWorker::Written& written) const {
     RowLoader loader =
-        RowLoader::create({.spec = spec, .step = written.step, .shards = ShardSet().set()}).value();
+        RowLoader::create({.spec = spec, .shards = ShardSet().set()}, written.step).value();
     for (uint32_t number = 0; number < written.parts; ++number) {
       const Part& part = *parts_.at({written.attempt, number});
       EXPECT_TRUE(part.whole);
@@ -459,7 +459,7 @@ void Rank::start_save() {
   worker_.start_wait_for_save(0);
   worker_.proceed();
   if (!worker_.over()) return;
-  EXPECT_TRUE(worker_.start_save(0, "somewhere", world_.next_connection() << 16U).ok());
+  EXPECT_TRUE(worker_.start_save_alone(0, "somewhere", world_.next_connection() << 16U).ok());
 }
 
 void Rank::start_push() {

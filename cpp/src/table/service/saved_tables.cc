@@ -1,0 +1,66 @@
+#include "table/service/saved_tables.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "table/service/disk_snapshots.h"
+
+namespace corro::table {
+
+Status SavedTables::begin_alone(TableNumber table, const std::string& folder, size_t keep) {
+  const auto known = folders_.find(folder);
+  if (known == folders_.end()) {
+    CORRO_ASSIGN(checkpoint::FolderLock lock, lock_snapshots(folder));
+    folders_.emplace(folder, LockedFolder{table, std::move(lock)});
+  } else if (known->second.table == table) {
+    CORRO_TRY(remove_unfinished(folder));
+  } else {
+    return {Code::kInvalidArgument,
+            fmt::format("{}: another table is saved here; give each table a folder of its own",
+                        folder)};
+  }
+  Saved& saved = saved_[table];
+  saved.alone = true;
+  saved.folder = folder;
+  saved.keep = keep;
+  return {};
+}
+
+void SavedTables::begin_part(TableNumber table) {
+  saved_[table].alone = false;
+  saved_[table].parts.reset();
+}
+
+void SavedTables::finish(const TableWorker::Written& written) {
+  Saved& saved = saved_[written.table];
+  Status status = written.status;
+  if (!saved.alone) {
+    saved.parts = status.ok() ? Result<uint32_t>(written.parts) : Result<uint32_t>(status);
+    return;
+  }
+  if (status.ok())
+    status =
+        commit_snapshot(saved.folder, written.step, written.attempt, written.parts, saved.keep);
+  if (status.ok()) {
+    saved.step = written.step;
+  } else {
+    fmt::print(stderr, "corro: {}: the snapshot of step {} was not finished: {}\n", saved.folder,
+               written.step, status.message());
+  }
+}
+
+std::optional<uint64_t> SavedTables::step_of(TableNumber table) const {
+  const auto found = saved_.find(table);
+  return found == saved_.end() ? std::nullopt : found->second.step;
+}
+
+Result<std::optional<uint32_t>> SavedTables::take_parts(TableNumber table) {
+  const auto parts = std::exchange(saved_[table].parts, std::nullopt);
+  if (!parts) return std::optional<uint32_t>();
+  CORRO_TRY(parts->status());
+  return std::optional(parts->value());
+}
+
+}  // namespace corro::table

@@ -1,0 +1,54 @@
+// SavedTables: what rank 0 knows of tables that are saved, and has locked. A table is saved
+//
+//   alone       begin_alone() locks the folder, and finish() makes a snapshot of the parts
+//   as a part   of a checkpoint that somebody else locks and commits: begin_part(), and finish()
+//               keeps what became of the parts until take_parts()
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "checkpoint/writer.h"
+#include "table/service/worker.h"
+
+namespace corro::table {
+
+/// Externally synchronized. Blocks for the disk.
+class SavedTables {
+ public:
+  /// INVALID_ARGUMENT if another table is saved in the folder, FAILED_PRECONDITION if another process
+  /// writes there. What an earlier save of the table has left unfinished goes.
+  [[nodiscard]] Status begin_alone(TableNumber table, const std::string& folder, size_t keep);
+  void begin_part(TableNumber table);
+  /// All parts are there, or some will never be. A snapshot that cannot be finished is a line on
+  /// stderr.
+  void finish(const TableWorker::Written& written);
+
+  /// The newest snapshot of the table alone.
+  [[nodiscard]] std::optional<uint64_t> step_of(TableNumber table) const;
+  /// As Tables::parts_written().
+  [[nodiscard]] Result<std::optional<uint32_t>> take_parts(TableNumber table);
+
+ private:
+  struct Saved {
+    bool alone = true;
+    std::string folder;
+    size_t keep = 0;
+    std::optional<uint64_t> step = {};           ///< The newest snapshot.
+    std::optional<Result<uint32_t>> parts = {};  ///< Of a checkpoint.
+  };
+  /// Rank 0's alone until the process ends.
+  struct LockedFolder {
+    TableNumber table = 0;
+    checkpoint::FolderLock lock;
+  };
+
+  std::map<TableNumber, Saved> saved_;
+  std::map<std::string, LockedFolder> folders_;
+};
+
+}  // namespace corro::table
