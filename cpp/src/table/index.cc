@@ -1,5 +1,6 @@
 #include "table/index.h"
 
+#include <algorithm>
 #include <cstddef>
 
 namespace corro::table {
@@ -50,6 +51,14 @@ uint32_t Index::next_capacity() const {
   if (capacity_ >= kStaggered) return whole_groups(capacity_ + capacity_ / 4);
   const uint32_t next = capacity_ + capacity_ / 2;
   return whole_groups(next < kStaggered ? next : kStaggered + kStaggered / 4 * shard_ / 64);
+}
+
+/// Of these places 0.85 are taken in the first shard and 0.77 in the last one, so that shards which
+/// grow further do so one by one.
+uint32_t Index::capacity_for(uint32_t entries) const {
+  const double places = entries * (1.18 + 0.12 * shard_ / 64);
+  constexpr double kMost = kSlots;
+  return whole_groups(static_cast<uint32_t>(std::min(places, kMost)) + kGroup);
 }
 
 }  // namespace corro::table

@@ -47,6 +47,15 @@ class Index {
     __builtin_prefetch(keys() + place);
     __builtin_prefetch(slots() + place);
   }
+  /// The second stage for a key that is about to be inserted.
+  void prefetch_free(uint64_t hash) const {
+    const uint32_t group = first_of(hash);
+    const uint32_t free = ~match_high(tags() + group) & 0xffffU;
+    if (free == 0) return;
+    const uint32_t place = group + lowest(free);
+    __builtin_prefetch(keys() + place, 1);
+    __builtin_prefetch(slots() + place, 1);
+  }
   /// The place of the key's entry, or kNone. It holds until the next make_room().
   [[nodiscard]] uint32_t find(uint64_t hash, uint64_t key) const {
     const uint8_t tag = tag_of(hash);
@@ -99,6 +108,13 @@ class Index {
     }
   }
 
+  /// Memory for so many entries at once, where there is less. `hash` as above.
+  template <typename Hash>
+  void reserve(uint32_t entries, const Hash& hash) {
+    const uint32_t wanted = capacity_for(entries);
+    if (wanted > capacity_) copy_into(Index(shard_, dated_, wanted), hash);
+  }
+
  private:
   static constexpr uint8_t kEmpty = 0;
   static constexpr uint8_t kErased = 1;
@@ -134,6 +150,7 @@ class Index {
   [[nodiscard]] bool many_erased() const { return filled_ - entries_ >= capacity_ / 16; }
   [[nodiscard]] bool crowded() const { return filled_ >= capacity_ - capacity_ / 8; }
   [[nodiscard]] uint32_t next_capacity() const;
+  [[nodiscard]] uint32_t capacity_for(uint32_t entries) const;
 
   [[nodiscard]] uint64_t* keys() const { return reinterpret_cast<uint64_t*>(memory_.data()); }
   [[nodiscard]] uint32_t* slots() const {

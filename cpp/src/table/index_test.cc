@@ -131,6 +131,25 @@ TEST(Index, ShardsGrowOneByOne) {
   EXPECT_GT(capacities.size(), 14);
 }
 
+TEST(Index, RoomThatWasReservedIsEnough) {
+  constexpr uint32_t kEntries = 20000;
+  for (uint32_t shard = 0; shard < 64; shard += 21) {
+    Index index(shard, true);
+    index.insert(mix64(0), 0, 5);
+    index.reserve(kEntries, Good{});
+    const size_t reserved = index.bytes();
+    EXPECT_LE(reserved, kEntries * 17 / 0.75) << shard;
+    for (uint64_t key = 1; key < kEntries; ++key) {
+      index.make_room(Good{});
+      index.prefetch_free(mix64(key));
+      index.insert(mix64(key), key, 0);
+    }
+    index.reserve(kEntries / 2, Good{});
+    EXPECT_EQ(index.bytes(), reserved) << shard;
+    EXPECT_EQ(index.slot_at(index.find(mix64(0), 0)), 5U);
+  }
+}
+
 TEST(Index, MatchesSixteenTags) {
   alignas(16)
       uint8_t tags[kGroup] = {0x80, 0, 1, 0xff, 0x81, 0, 0, 0, 0, 0, 0, 0x81, 0, 0, 1, 0x81};

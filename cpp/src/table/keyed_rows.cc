@@ -1,5 +1,7 @@
 #include "table/keyed_rows.h"
 
+#include <algorithm>
+
 #include "table/tag_group.h"
 
 namespace corro::table {
@@ -57,6 +59,17 @@ uint32_t KeyedRows::put(uint64_t hash, uint64_t key, uint32_t date) {
   }
   if (retention_.idle_steps != 0) index.set_date(place, date);
   return index.slot_at(place);
+}
+
+/// Keys are spread evenly over the shards; one that has more grows.
+void KeyedRows::reserve(uint64_t rows) {
+  if (retention_.most_bytes != 0 || tiers_) return;
+  const auto entries = static_cast<uint32_t>(std::min<uint64_t>(rows, Index::kSlots) / kShards);
+  for (Index& index : shards_) {
+    const size_t before = index.bytes();
+    index.reserve(entries, [this](uint64_t key) { return hash(key); });
+    index_bytes_ += index.bytes() - before;
+  }
 }
 
 /// The key's own row may be there still, idle.

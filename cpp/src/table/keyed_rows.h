@@ -50,6 +50,11 @@ class KeyedRows final : private RowTiers::Numbers {
   /// A search waits for memory three times: for the tags, for the entry, for the row.
   void prefetch_tags(uint64_t hash) const { index_of(hash).prefetch_tags(hash); }
   void prefetch_entry(uint64_t hash) const { index_of(hash).prefetch_entry(hash); }
+  /// The second stage of put(), which makes most rows that it is asked for.
+  void prefetch_place(uint64_t hash) const {
+    index_of(hash).prefetch_entry(hash);
+    index_of(hash).prefetch_free(hash);
+  }
   void prefetch_row(uint32_t slot) const { rows_.prefetch(slot); }
 
   /// The slot of a key's row, or kNone.
@@ -114,6 +119,8 @@ class KeyedRows final : private RowTiers::Numbers {
     give(index, place);
     index.erase(place);
   }
+  /// Memory of the index for so many rows in all, at once. Nothing where there is a budget.
+  void reserve(uint64_t rows);
   /// So many steps are done.
   void set_steps(uint64_t steps) { step_ = done_ = static_cast<uint32_t>(steps); }
 

@@ -138,16 +138,15 @@ class LocalTable::Body {
     CORRO_TRY(check_slots(keys.size()));
     if (rows_.tiers() != nullptr) CORRO_TRY(rows_.prepare(0, keys.size()));
     rows_.set_steps(steps);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const std::byte* const from = rows.data() + i * packed_bytes();
-      uint32_t date = 0;
-      std::memcpy(&date, from, sizeof date);
-      const uint32_t slot = rows_.put(rows_.hash(keys[i]), keys[i], date);
-      std::memcpy(row_at(slot), from + sizeof date, layout_.bytes());
+    for (size_t begin = 0; begin < keys.size(); begin += kKeysAhead) {
+      const size_t count = std::min(kKeysAhead, keys.size() - begin);
+      unpack_block(keys.subspan(begin, count), rows.data() + begin * packed_bytes());
     }
     if (rows_.tiers() != nullptr) rows_.tiers()->settle();
     return {};
   }
+
+  void reserve(uint64_t rows) { rows_.reserve(rows); }
 
   void forget(const std::function<bool(uint64_t)>& wanted) {
     for (const uint64_t key : keys_with_rows(wanted)) rows_.take_out(rows_.hash(key), key);
@@ -180,6 +179,21 @@ class LocalTable::Body {
     for (size_t i = 0; i < keys.size(); ++i) {
       found.slots[i] = find_slot(found.hashes[i], keys[i]);
       if (found.slots[i] != KeyedRows::kNone) rows_.prefetch_row(found.slots[i]);
+    }
+  }
+
+  void unpack_block(std::span<const uint64_t> keys, const std::byte* from) {
+    std::array<uint64_t, kKeysAhead> hashes;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      hashes[i] = rows_.hash(keys[i]);
+      rows_.prefetch_tags(hashes[i]);
+    }
+    for (size_t i = 0; i < keys.size(); ++i) rows_.prefetch_place(hashes[i]);
+    for (size_t i = 0; i < keys.size(); ++i, from += packed_bytes()) {
+      uint32_t date = 0;
+      std::memcpy(&date, from, sizeof date);
+      const uint32_t slot = rows_.put(hashes[i], keys[i], date);
+      std::memcpy(row_at(slot), from + sizeof date, layout_.bytes());
     }
   }
 
@@ -437,6 +451,8 @@ Status LocalTable::unpack(std::span<const uint64_t> keys, std::span<const std::b
                           uint64_t steps) {
   return body_->unpack(keys, rows, steps);
 }
+
+void LocalTable::reserve(uint64_t rows) { body_->reserve(rows); }
 
 void LocalTable::forget(const std::function<bool(uint64_t)>& wanted) { body_->forget(wanted); }
 

@@ -79,6 +79,9 @@ class LocalTable {
   /// ages rows as after `steps` pushes. Fails as push(), and before anything has changed.
   [[nodiscard]] Status unpack(std::span<const uint64_t> keys, std::span<const std::byte> rows,
                               uint64_t steps);
+  /// Before many rows are unpacked: memory of the index for so many in all. What there is a budget for
+  /// grows as rows come.
+  void reserve(uint64_t rows);
   /// Forgets the rows of keys of which `wanted` is true: they have their initial values again.
   void forget(const std::function<bool(uint64_t)>& wanted);
 

@@ -180,6 +180,27 @@ TEST_P(AllTables, GoOnBitForBitWhereRowsWereCopied) {
   }
 }
 
+TEST(LocalTable, RowsThatAreUnpackedInReservedMemoryAreTheSame) {
+  TableSpec spec = kSmall;
+  spec.retention.idle_steps = 100;
+  const auto whole = make(spec);
+  std::vector<uint64_t> keys(5000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = i * i;
+  ASSERT_TRUE(whole->push(keys, std::vector<float>(keys.size() * spec.dim, 1), 1).ok());
+  std::vector<std::byte> rows(keys.size() * whole->packed_bytes());
+  ASSERT_TRUE(whole->pack(keys, rows).ok());
+  const auto copy = make(spec);
+  copy->reserve(keys.size());
+  const uint64_t reserved = copy->stats().bytes;
+  for (int round = 0; round < 2; ++round) ASSERT_TRUE(copy->unpack(keys, rows, 1).ok());
+  EXPECT_EQ(copy->stats().rows, keys.size());
+  EXPECT_EQ(pull(*copy, keys), pull(*whole, keys));
+  EXPECT_GE(reserved, keys.size() * 17);
+  std::vector<std::byte> again(rows.size());
+  ASSERT_TRUE(copy->pack(keys, again).ok());
+  EXPECT_EQ(again, rows);
+}
+
 TEST(LocalTable, WhatIsForgottenHasItsInitialValuesAgain) {
   const auto table = make(kSmall);
   const std::vector<uint64_t> keys = {1, 2, 3};
