@@ -58,6 +58,7 @@ class Unit:
 RATE = Unit("M rows/CPU s")
 BYTES = Unit("bytes/row", more_is_better=False)
 READS = Unit("reads/s")
+RESTORED = Unit("M rows/s, by the clock")
 LATENCY = Unit("us, p99", more_is_better=False)
 
 

@@ -25,7 +25,7 @@ import table_streams as streams
 from jobs import BENCH, OUT, PROGRAMS, PYTHON, ROOT, Effort, Family, corro_run, note, run, skipped
 from processes import started
 from rows import Row
-from table_cases import COLD, MEMORY, SETTINGS, SLOWEST, Setting
+from table_cases import COLD, MEMORY, RESTORED, SETTINGS, SLOWEST, Setting
 from table_figures import BUSY, BYTES, CORRO, RATE, Case, Taken, unmeasured
 from table_streams import BATCH, SMALL_BATCH
 
@@ -77,6 +77,7 @@ def measure_tables(effort: Effort) -> list[Row]:
             write_streams(folder, setting, size)
             rows += Bench(folder, setting, size, packages, problem).measure()
         rows += rows_on_disk(folder, size)
+        rows += rows_restored(folder, size)
     rows += measure_steps(effort)
     busiest = max(float(str(row.columns["others"] or 0)) for row in rows)
     if busiest > BUSY:
@@ -213,6 +214,17 @@ def rows_on_disk(folder: Path, size: Size) -> list[Row]:
         "disk": {"note": f"{median(one['disk_cpu_us'] for one in rounds):.1f} us CPU a read"},
     }
     return figures.judged(COLD, figures.READS, found, more)
+
+
+def rows_restored(folder: Path, size: Size) -> list[Row]:
+    """A snapshot that is read, out of the page cache where there is memory for it."""
+    note(f"table: {RESTORED.name}")
+    command = [str(PROGRAMS / "table_restore"), str(folder / "snapshot"), str(size.rows)]
+    rounds = run([*command, str(size.rounds)])
+    found = {CORRO: [one["rows"] / one["wall_s"] / 1e6 for one in rounds]}
+    cpu = median(one["mrows_per_cpu_s"] for one in rounds)
+    more = {CORRO: {"note": f"{cpu:.2f} M rows/CPU s of both threads"}}
+    return figures.judged(RESTORED, figures.RESTORED, found, more)
 
 
 def write_streams(folder: Path, setting: Setting, size: Size) -> None:

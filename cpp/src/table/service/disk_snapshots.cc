@@ -209,6 +209,74 @@ Result<const checkpoint::TableEntry*> find_table(const checkpoint::Manifest& man
                             names.empty() ? "none" : fmt::to_string(fmt::join(names, ", "))));
 }
 
+/// Reads all files of a table, and puts what they hold into the queue.
+Status read_parts(const checkpoint::Opened& opened, const checkpoint::TableEntry& table,
+                  const std::string& path, PageQueue& queue) {
+  for (const uint32_t file : table.files) {
+    PartReader reader(queue);
+    const auto take = [&](BytesView bytes) { return reader.take(bytes); };
+    CORRO_TRY(opened.read_file(file, take));
+    CORRO_TRY(reader.finish().with_context(
+        fmt::format("{}/{}", path, opened.manifest().files[file].name)));
+  }
+  return {};
+}
+
+/// The rows that a table has in its files, as the manifest says, but no more than they have room for.
+uint64_t rows_in(const checkpoint::Manifest& manifest, const checkpoint::TableEntry& table,
+                 const TableSpec& spec) {
+  uint64_t bytes = 0;
+  for (const uint32_t file : table.files) bytes += manifest.files[file].bytes;
+  const size_t least = sizeof(uint64_t) + spec.dim * size_of(spec.dtype);
+  return std::min(table.rows, bytes / least);
+}
+
+class DiskLoading final : public RowsLoading {
+ public:
+  DiskLoading(std::string folder, uint64_t step, LoadOptions options,
+              std::function<void()> on_progress)
+      : folder_(std::move(folder)),
+        step_(step),
+        options_(std::move(options)),
+        on_progress_(std::move(on_progress)) {
+    thread_ = start_own_thread("corro-restore", [this] { run(); });
+  }
+  DiskLoading(const DiskLoading&) = delete;
+  DiskLoading& operator=(const DiskLoading&) = delete;
+  ~DiskLoading() override {
+    queue_.give_up();
+    thread_.join();
+  }
+
+  [[nodiscard]] bool done() const override {
+    const std::scoped_lock lock(mutex_);
+    return result_.has_value();
+  }
+  Result<LoadedRows> take() override {
+    const std::scoped_lock lock(mutex_);
+    return *std::exchange(result_, std::nullopt);
+  }
+
+ private:
+  void run() {
+    auto result = load_rows(folder_, step_, options_, queue_);
+    {
+      const std::scoped_lock lock(mutex_);
+      result_.emplace(std::move(result));
+    }
+    on_progress_();
+  }
+
+  const std::string folder_;
+  const uint64_t step_;
+  const LoadOptions options_;
+  const std::function<void()> on_progress_;
+  PageQueue queue_;
+  mutable std::mutex mutex_;
+  std::optional<Result<LoadedRows>> result_;  ///< With the mutex.
+  std::thread thread_;
+};
+
 class DiskSnapshots final : public SnapshotStore {
  public:
   explicit DiskSnapshots(std::function<void()> on_progress)
@@ -218,20 +286,9 @@ class DiskSnapshots final : public SnapshotStore {
     return std::make_unique<DiskPart>(save, head, on_progress_);
   }
 
-  Result<LoadedRows> load(const std::string& folder, uint64_t step,
-                          const LoadOptions& options) override {
-    CORRO_ASSIGN(const auto opened, checkpoint::Opened::open(folder, step));
-    const std::string path = fmt::format("{}/{}", folder, checkpoint::folder_name(step));
-    CORRO_ASSIGN(const auto* table, find_table(opened.manifest(), options.spec.name, path));
-    CORRO_ASSIGN(RowLoader loader, RowLoader::create(options, table->steps));
-    for (const uint32_t file : table->files) {
-      PartReader reader(loader);
-      const auto take = [&](BytesView bytes) { return reader.take(bytes); };
-      CORRO_TRY(opened.read_file(file, take));
-      CORRO_TRY(reader.finish().with_context(
-          fmt::format("{}/{}", path, opened.manifest().files[file].name)));
-    }
-    return LoadedRows{loader.take(), table->steps};
+  std::unique_ptr<RowsLoading> begin_load(const std::string& folder, uint64_t step,
+                                          const LoadOptions& options) override {
+    return std::make_unique<DiskLoading>(folder, step, options, on_progress_);
   }
 
  private:
@@ -270,6 +327,21 @@ uint64_t draw_attempt() {
   uint64_t number = 0;
   std::memcpy(&number, raw.data(), raw.size());
   return number << 16U;
+}
+
+Result<LoadedRows> load_rows(const std::string& folder, uint64_t step, const LoadOptions& options,
+                             PageQueue& queue) {
+  CORRO_ASSIGN(const auto opened, checkpoint::Opened::open(folder, step));
+  const std::string path = fmt::format("{}/{}", folder, checkpoint::folder_name(step));
+  CORRO_ASSIGN(const auto* table, find_table(opened.manifest(), options.spec.name, path));
+  const uint64_t rows = rows_in(opened.manifest(), *table, options.spec);
+  CORRO_ASSIGN(RowLoader loader, RowLoader::create(options, table->steps, rows));
+  std::thread reader =
+      start_own_thread("corro-reader", [&] { queue.end(read_parts(opened, *table, path, queue)); });
+  const Status status = queue.hand_all(loader);
+  reader.join();
+  CORRO_TRY(status);
+  return LoadedRows{loader.take(), table->steps};
 }
 
 Status write_local_part(const Save& save, const LocalTable& rows) {

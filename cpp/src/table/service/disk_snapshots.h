@@ -9,7 +9,9 @@
 #include "base/status.h"
 #include "checkpoint/writer.h"
 #include "table/local_table.h"
+#include "table/service/page_queue.h"
 #include "table/service/snapshot_messages.h"
+#include "table/service/snapshot_store.h"
 
 namespace corro::table {
 
@@ -30,6 +32,11 @@ namespace corro::table {
 /// Writes a part of a checkpoint that has all rows of a table in this process, which the caller
 /// commits. `save`: its shards are not looked at. Blocks until it is on the disk.
 [[nodiscard]] Status write_local_part(const Save& save, const LocalTable& rows);
+
+/// The rows that RowsLoading::take() gives. Blocks: a thread of its own reads and checks what this one makes rows of.
+/// `queue`: its give_up(), by another thread, ends the reading with CANCELLED.
+[[nodiscard]] Result<LoadedRows> load_rows(const std::string& folder, uint64_t step,
+                                           const LoadOptions& options, PageQueue& queue);
 
 /// Writes a snapshot of a table in this process. Blocks until it is there.
 [[nodiscard]] Status save_local(const std::string& folder, const LocalTable& rows, uint64_t steps,

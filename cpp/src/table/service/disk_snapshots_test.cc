@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "checkpoint/reader.h"
 #include "table/service/snapshot_store.h"
@@ -36,9 +38,9 @@ class DiskSnapshots : public testing::Test {
     ASSERT_TRUE(status.ok()) << status.message();
   }
   [[nodiscard]] Result<std::unique_ptr<LocalTable>> load(uint64_t step) const {
-    CORRO_ASSIGN(
-        LoadedRows loaded,
-        disk_snapshots([] {})->load(folder_, step, {.spec = spec_, .shards = ShardSet().set()}));
+    PageQueue queue;
+    CORRO_ASSIGN(LoadedRows loaded,
+                 load_rows(folder_, step, {.spec = spec_, .shards = ShardSet().set()}, queue));
     EXPECT_EQ(loaded.steps, step);
     return std::move(loaded.rows);
   }
@@ -102,6 +104,21 @@ TEST_F(DiskSnapshots, ThatAreDamagedAreNamed) {
   EXPECT_EQ(load(1).status().code(), Code::kDataLoss);
   fs::remove(part_of(1));
   EXPECT_EQ(load(1).status().code(), Code::kDataLoss);
+}
+
+TEST_F(DiskSnapshots, AreReadInAThreadThatRingsOnceItIsDone) {
+  step();
+  save();
+  std::atomic<bool> rung = false;
+  const auto store = disk_snapshots([&] { rung = true; });
+  const LoadOptions options{.spec = spec_, .shards = ShardSet().set()};
+  (void)store->begin_load(folder_, 1, options);  // It is given up at once, wherever it is.
+  const auto loading = store->begin_load(folder_, 1, options);
+  while (!loading->done() || !rung) std::this_thread::yield();
+  EXPECT_EQ(loading->take().value().rows->stats().rows, 20'000U);
+  const auto none = store->begin_load(folder_, 7, options);
+  while (!none->done()) std::this_thread::yield();
+  EXPECT_EQ(none->take().status().code(), Code::kDataLoss);
 }
 
 TEST_F(DiskSnapshots, WhatIsHalfWrittenIsNoneAndGoesWithTheNext) {

@@ -75,10 +75,12 @@ class LocalTables final : public Tables {
   Result<uint64_t> load(TableNumber table, const std::string& folder, uint64_t step,
                         bool weights_only) override {
     Kept& kept = tables_.at(table);
-    CORRO_ASSIGN(kept.loaded, disk_snapshots([] {})->load(folder, step,
-                                                          {.spec = kept.rows->spec(),
-                                                           .weights_only = weights_only,
-                                                           .shards = ShardSet().set()}));
+    PageQueue queue;
+    CORRO_ASSIGN(kept.loaded, load_rows(folder, step,
+                                        {.spec = kept.rows->spec(),
+                                         .weights_only = weights_only,
+                                         .shards = ShardSet().set()},
+                                        queue));
     return kept.loaded->steps;
   }
   Status adopt(TableNumber table) override {

@@ -202,7 +202,8 @@ void TableService::refuse_waiting(Kept& kept) {
 }
 
 void TableService::finish_step(Kept& kept) {
-  kept.loaded.reset();  // Of a restore that was given up.
+  kept.loading.reset();  // Of a restore that was given up.
+  kept.loaded.reset();
   while (kept.table->has_to_hand_out()) hand_out(kept);
   const Status status = kept.table->apply();
   const bool alone = kept.table->spec().mode == Mode::kAsync;  // Nobody else's push waits.

@@ -68,7 +68,7 @@ class TableService {
   /// A snapshot is being written: work() has something to do, now, or once its writer has made
   /// progress.
   [[nodiscard]] bool has_work() const;
-  /// Does a piece of it: hands out a page, or tells rank 0 that a part is written.
+  /// Does a piece of it: hands out a page, or tells rank 0 that a part is written, or read.
   void work();
 
   /// The server is to end: tells all ranks. Rank 0 has its rows copied to others, and releases it.
@@ -104,7 +104,12 @@ class TableService {
     Saved saved = {};
     std::unique_ptr<PartWriter> writer = nullptr;  ///< Null: it is not being written.
     bool all_out = false;                          ///< All of it was handed to the writer.
-    std::optional<LoadedRows> loaded = {};         ///< Until ADOPT.
+    /// What is being loaded, and who has asked; null: nothing is.
+    std::unique_ptr<RowsLoading> loading = nullptr;
+    Load load = {};
+    uint64_t loading_client = 0;
+    Header loading_header = {};
+    std::optional<LoadedRows> loaded = {};  ///< Until ADOPT.
   };
   struct Client {
     uint32_t rank = 0;
@@ -129,6 +134,7 @@ class TableService {
   void end_part(Kept& kept, const Status& status);
   void tell_saved(const Kept& kept);
   Status load(Kept& kept, uint64_t client, const Header& header, BytesView body);
+  void end_load(Kept& kept);
   Status adopt(Kept& kept, uint64_t client, const Header& header);
   Status release(uint64_t client, const Header& header);
 

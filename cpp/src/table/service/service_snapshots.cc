@@ -7,6 +7,13 @@
 //   written       or not: all clients of rank 0 are told, also those that come later
 //
 // Another SAVE gives up what was begun before.
+//
+// Rows are read, by LOAD, in threads of the store, beside all that other tables are asked:
+//
+//   loading    the rows come into a table of their own. The same LOAD once more, on a new connection,
+//              waits for these; another one gives them up
+//   loaded     LOADED is said; or why not
+//   adopted    by ADOPT they are the table. A step that is taken before gives them up
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,12 +43,14 @@ Status TableService::save(Kept& kept, uint64_t client, const Header& header, Byt
 
 bool TableService::has_work() const {
   return std::ranges::any_of(tables_ | std::views::values, [](const Kept& kept) {
+    if (kept.loading && kept.loading->done()) return true;
     return kept.writer && ((!kept.all_out && kept.writer->has_room()) || kept.writer->result());
   });
 }
 
 void TableService::work() {
   for (Kept& kept : tables_ | std::views::values) {
+    if (kept.loading && kept.loading->done()) end_load(kept);
     if (!kept.writer) continue;
     if (kept.writer->result()) {
       end_part(kept, kept.writer->result().value_or(Status()));
@@ -77,15 +86,32 @@ void TableService::tell_saved(const Kept& kept) {
 }
 
 Status TableService::load(Kept& kept, uint64_t client, const Header& header, BytesView body) {
-  CORRO_ASSIGN(const Load load, decode_load(body));
+  CORRO_ASSIGN(Load load, decode_load(body));
+  kept.loading_client = client;
+  kept.loading_header = header;
+  if (kept.loading && kept.load == load) return {};
   kept.loaded.reset();
-  CORRO_ASSIGN(kept.loaded, store_.load(load.folder, load.step,
-                                        {.spec = kept.table->spec(),
-                                         .weights_only = load.weights_only,
-                                         .shards = load.shards,
-                                         .shard_count = options_.shards}));
-  reply(client, header, MessageKind::kLoaded, encode_loaded(kept.loaded->steps));
+  kept.loading = store_.begin_load(load.folder, load.step,
+                                   {.spec = kept.table->spec(),
+                                    .weights_only = load.weights_only,
+                                    .shards = load.shards,
+                                    .shard_count = options_.shards});
+  kept.load = std::move(load);
   return {};
+}
+
+/// Whoever has asked may be gone: a new connection asks again, and all is read again.
+void TableService::end_load(Kept& kept) {
+  auto loaded = std::exchange(kept.loading, nullptr)->take();
+  if (loaded.ok()) kept.loaded = std::move(loaded).value();
+  if (!clients_.contains(kept.loading_client)) return;
+  if (kept.loaded) {
+    reply(kept.loading_client, kept.loading_header, MessageKind::kLoaded,
+          encode_loaded(kept.loaded->steps));
+  } else {
+    reply(kept.loading_client, kept.loading_header, MessageKind::kError,
+          encode_error(loaded.status()));
+  }
 }
 
 /// Asked again it has adopted them already.

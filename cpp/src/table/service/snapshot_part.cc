@@ -52,9 +52,12 @@ std::array<std::byte, kPartFrameBytes> frame_of(BytesView page) {
 
 // -- a table out of rows --------------------------------------------------------------------------
 
-Result<RowLoader> RowLoader::create(const LoadOptions& options, uint64_t step) {
+Result<RowLoader> RowLoader::create(const LoadOptions& options, uint64_t step,
+                                    uint64_t rows_there) {
   CORRO_ASSIGN(auto rows, LocalTable::create(options.spec));
   CORRO_TRY(rows->unpack({}, {}, step));
+  const size_t shards = std::min(options.shards.count(), options.shard_count);
+  rows->reserve(rows_there * shards / options.shard_count);
   return RowLoader(options, step, std::move(rows));
 }
 
@@ -85,14 +88,18 @@ Status RowLoader::take_head(const PartHead& head) {
   return {};
 }
 
-Status RowLoader::take_page(const PackedRows& page) {
-  if (page.row_bytes != there_bytes_ || page.steps != step_)
+Status RowLoader::take_page(Bytes& page) {
+  const auto packed = decode_packed(page);
+  if (!packed.ok()) return damaged("a page is none");
+  if (packed->row_bytes != there_bytes_ || packed->steps != step_)
     return damaged("a page does not fit its head");
+  if (as_it_is_ && options_.shards.count() >= options_.shard_count)
+    return rows_->unpack(packed->keys, packed->rows, step_);
   keys_.clear();
   packed_.clear();
-  for (size_t i = 0; i < page.keys.size(); ++i)
-    if (options_.shards.test(shard_of(page.keys[i], options_.shard_count)))
-      take_row(page.keys[i], page.rows.subspan(i * there_bytes_, there_bytes_));
+  for (size_t i = 0; i < packed->keys.size(); ++i)
+    if (options_.shards.test(shard_of(packed->keys[i], options_.shard_count)))
+      take_row(packed->keys[i], packed->rows.subspan(i * there_bytes_, there_bytes_));
   return rows_->unpack(keys_, packed_, step_);
 }
 
@@ -130,14 +137,14 @@ Status PartReader::take(BytesView bytes) {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(count));
     bytes = bytes.subspan(count);
     if (buffer_.size() < unit_bytes()) return {};
-    CORRO_TRY(take_unit(buffer_));
+    CORRO_TRY(take_unit());
     buffer_.clear();
   }
   return {};
 }
 
-Status PartReader::take_unit(BytesView unit) {
-  ByteReader reader(unit);
+Status PartReader::take_unit() {
+  ByteReader reader(buffer_);
   if (awaits_ == Awaits::kLength) {
     if (reader.read<uint32_t>() != kPartMagic) return damaged("it begins otherwise");
     length_ = reader.read<uint32_t>().value_or(0);
@@ -155,12 +162,10 @@ Status PartReader::take_unit(BytesView unit) {
   const bool is_head = awaits_ == Awaits::kHead;
   awaits_ = Awaits::kFrame;
   if (is_head) {
-    CORRO_ASSIGN(const PartHead head, decode_part_head(unit));
-    return loader_.take_head(head);
+    CORRO_ASSIGN(const PartHead head, decode_part_head(buffer_));
+    return sink_.take_head(head);
   }
-  const auto page = decode_packed(unit);
-  if (!page.ok()) return damaged("a page is none");
-  return loader_.take_page(*page);
+  return sink_.take_page(buffer_);
 }
 
 Status PartReader::finish() const {

@@ -3,7 +3,7 @@
 //   Bytes file = encode_part_head({.spec = spec, .step = 1000});
 //   for (const Bytes& page : pages) use(frame_of(page), page);  // into the file, behind the head
 //
-//   PartReader reader(loader);
+//   PartReader reader(loader);       // or a PageQueue, which another thread empties
 //   CORRO_TRY(reader.take(bytes));   // as they come
 //   CORRO_TRY(reader.finish());
 //
@@ -45,17 +45,33 @@ struct LoadOptions {
   size_t shard_count = kShards;  ///< As of Holders.
 };
 
-/// Rows out of parts. Externally synchronized.
-class RowLoader {
+/// Takes what parts hold. What it returns ends the reading.
+class PartSink {
  public:
-  /// `step`: that the table had taken.
-  [[nodiscard]] static Result<RowLoader> create(const LoadOptions& options, uint64_t step);
+  virtual ~PartSink() = default;
+  PartSink() = default;
+  PartSink(const PartSink&) = default;
+  PartSink& operator=(const PartSink&) = default;
+  PartSink(PartSink&&) = default;
+  PartSink& operator=(PartSink&&) = default;
+
+  [[nodiscard]] virtual Status take_head(const PartHead& head) = 0;
+  /// After a head: a body of EXPORTED, whose memory it may keep, and give other memory for it.
+  [[nodiscard]] virtual Status take_page(Bytes& page) = 0;
+};
+
+/// Rows out of parts. Externally synchronized.
+class RowLoader final : public PartSink {
+ public:
+  /// `step`: that the table had taken. `rows`: about so many are in all parts.
+  [[nodiscard]] static Result<RowLoader> create(const LoadOptions& options, uint64_t step,
+                                                uint64_t rows = 0);
 
   /// INVALID_ARGUMENT if the part is of another table, naming the field that differs; DATA_LOSS if
   /// it is of another step.
-  [[nodiscard]] Status take_head(const PartHead& head);
-  /// After a head. DATA_LOSS if the page does not fit it.
-  [[nodiscard]] Status take_page(const PackedRows& page);
+  [[nodiscard]] Status take_head(const PartHead& head) override;
+  /// DATA_LOSS if the page is none, or does not fit its head.
+  [[nodiscard]] Status take_page(Bytes& page) override;
   [[nodiscard]] std::unique_ptr<LocalTable> take() { return std::move(rows_); }
 
  private:
@@ -76,22 +92,22 @@ class RowLoader {
 /// Reads a part in pieces of any length. Externally synchronized.
 class PartReader {
  public:
-  /// `loader` is borrowed.
-  explicit PartReader(RowLoader& loader) : loader_(loader) {}
-  /// DATA_LOSS if it is no part; else as RowLoader.
+  /// `sink` is borrowed.
+  explicit PartReader(PartSink& sink) : sink_(sink) {}
+  /// DATA_LOSS if it is no part; else as the sink.
   [[nodiscard]] Status take(BytesView bytes);
   /// There is no more: DATA_LOSS if it ends too early.
   [[nodiscard]] Status finish() const;
 
  private:
-  [[nodiscard]] Status take_unit(BytesView unit);
+  [[nodiscard]] Status take_unit();
   [[nodiscard]] size_t unit_bytes() const;
 
   enum class Awaits : uint8_t { kLength, kHead, kFrame, kPage, kNothing };
-  RowLoader& loader_;
+  PartSink& sink_;
   Awaits awaits_ = Awaits::kLength;
   size_t length_ = 0;  ///< Of the head or the page that is awaited.
-  Bytes buffer_;       ///< Of a unit that is there in part.
+  Bytes buffer_;       ///< Of the unit, as far as it is there.
 };
 
 }  // namespace corro::table

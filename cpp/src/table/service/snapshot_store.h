@@ -38,6 +38,20 @@ struct LoadedRows {
   uint64_t steps = 0;
 };
 
+/// Rows that are being read. Destroyed before its end it is given up.
+class RowsLoading {
+ public:
+  RowsLoading() = default;
+  RowsLoading(const RowsLoading&) = delete;
+  RowsLoading& operator=(const RowsLoading&) = delete;
+  virtual ~RowsLoading() = default;
+
+  [[nodiscard]] virtual bool done() const = 0;
+  /// Once done, once: the rows; DATA_LOSS if the checkpoint is damaged, INVALID_ARGUMENT if it is of
+  /// other tables.
+  [[nodiscard]] virtual Result<LoadedRows> take() = 0;
+};
+
 class SnapshotStore {
  public:
   SnapshotStore() = default;
@@ -48,14 +62,15 @@ class SnapshotStore {
   /// Does not block; failures are the writer's result.
   [[nodiscard]] virtual std::unique_ptr<PartWriter> begin(const Save& save,
                                                           const PartHead& head) = 0;
-  /// The rows that `options` wants, of the checkpoint of this step in a folder. DATA_LOSS if it is
-  /// damaged; INVALID_ARGUMENT if it is of other tables. Blocks.
-  [[nodiscard]] virtual Result<LoadedRows> load(const std::string& folder, uint64_t step,
-                                                const LoadOptions& options) = 0;
+  /// Begins to read the rows that `options` wants, of the checkpoint of this step in a folder. Does not
+  /// block.
+  [[nodiscard]] virtual std::unique_ptr<RowsLoading> begin_load(const std::string& folder,
+                                                                uint64_t step,
+                                                                const LoadOptions& options) = 0;
 };
 
-/// On this machine's file systems. `on_progress` is called by a thread of a writer when it has room
-/// again, or a result.
+/// On this machine's file systems. `on_progress` is called by a thread: of a writer when it has room
+/// again, or a result, and of what is loaded when it is done.
 [[nodiscard]] std::unique_ptr<SnapshotStore> disk_snapshots(std::function<void()> on_progress);
 
 }  // namespace corro::table
