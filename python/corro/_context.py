@@ -556,7 +556,8 @@ os.register_at_fork(after_in_child=_abandon_in_child)
 
 
 @atexit.register
-def _close_all() -> None:
+def close_all() -> None:
+    """At the end of the process: leaves all jobs. Does nothing the second time."""
     native: Any = sys.modules.get("corro._native")
     if native is None:
         return

@@ -30,7 +30,7 @@ class SavableTable(Protocol):
     @property
     def mode(self) -> str: ...
     def _begin_parts(self, folder: str, step: int, attempt: int, place: int) -> None: ...
-    def _parts_written(self) -> int | None: ...
+    def _parts_written(self, attempt: int) -> int | None: ...
     def _settle(self) -> None: ...
     def _load(self, path: str, step: int, weights_only: bool) -> int: ...
     def _adopt(self) -> None: ...
@@ -43,6 +43,7 @@ class SavedTables:
     def __init__(self, tables: Sequence[SavableTable]) -> None:
         self._tables = tuple(tables)
         self._begun: list[SavableTable] = []
+        self._attempt = 0  # Of begin().
         for table in self._tables:
             if not hasattr(table, "_begin_parts"):
                 raise InvalidArgumentError(
@@ -66,7 +67,7 @@ class SavedTables:
 
     def begin(self, folder: str, step: int, attempt: int) -> None:
         """Has the rows of all tables written as they are now. Raises what wait() is to say."""
-        self._begun = []
+        self._begun, self._attempt = [], attempt
         for place, table in enumerate(self._tables):
             table._begin_parts(os.path.abspath(folder), step, attempt, place)
             self._begun.append(table)
@@ -80,7 +81,7 @@ class SavedTables:
         failures: list[CorroError] = []
         for table in self._begun:
             try:
-                parts.append(_wait_for_parts(table))
+                parts.append(_wait_for_parts(table, self._attempt))
             except CorroError as error:
                 failures.append(error)
         if failures:
@@ -113,9 +114,9 @@ class SavedTables:
             table._adopt_steps(count)
 
 
-def _wait_for_parts(table: SavableTable) -> int:
+def _wait_for_parts(table: SavableTable, attempt: int) -> int:
     pause = _FIRST_LOOK
-    while (parts := table._parts_written()) is None:
+    while (parts := table._parts_written(attempt)) is None:
         time.sleep(pause)
         pause = min(2 * pause, _LAST_LOOK)
     return parts

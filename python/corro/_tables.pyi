@@ -39,7 +39,7 @@ class Tables:
     def wait_for_save(self, table: int) -> int | None: ...
     def save_into(self, table: int, folder: str, step: int, attempt: int, place: int) -> None:
         """Begins the parts of a checkpoint that the caller commits."""
-    def parts_written(self, table: int) -> int | None:
+    def parts_written(self, table: int, attempt: int) -> int | None:
         """Returns how many there are; None: they are being written. Does not block."""
     def load(self, table: int, folder: str, step: int, weights_only: bool) -> int:
         """Returns the table's steps in this checkpoint; adopt() goes on with them."""
@@ -48,5 +48,8 @@ class Tables:
     def set_lr(self, table: int, lr: float) -> None: ...
     def steps(self, table: int) -> int: ...
     def copies(self, table: int) -> int: ...
+    @property
+    def serves(self) -> bool:
+        """This process is one of the job's servers."""
     def leave(self) -> None:
         """Ends this process's server once no rank uses tables any more; blocks until then."""

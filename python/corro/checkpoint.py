@@ -406,9 +406,10 @@ class _Attempt:
                     owner.keep,
                 )
                 self._report()
-            _checkpoint.remove_partial(owner.folder)  # Nobody writes at this moment.
+            # No rank writes at this moment; a server whose checkpoint was given up still may.
+            _checkpoint.remove_partial(owner.folder)
         except CorroError as error:
-            self._failure = error
+            self._failure = self._failure or error
 
     def _report(self) -> None:
         folder = Path(self._owner.folder).absolute() / f"step-{self._step}"

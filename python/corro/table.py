@@ -574,10 +574,10 @@ class Table:
         with self._call():
             self._tables.save_into(self._number, folder, step, attempt, place)
 
-    def _parts_written(self) -> int | None:
+    def _parts_written(self, attempt: int) -> int | None:
         """Returns how many parts it has; None: they are being written. Raises what went wrong."""
         with _lock:
-            return self._tables.parts_written(self._number)
+            return self._tables.parts_written(self._number, attempt)
 
     def _settle(self) -> None:
         """Blocks until no push of this rank to any table is under way."""
@@ -617,9 +617,10 @@ _NONE, _FAILED = -1, -2  # What rank 0 says in the place of the step that it has
 
 @atexit.register  # What is registered later runs first: pushes and snapshots are finished then.
 def _leave() -> None:
-    """This process may keep rows that other ranks still need."""
-    if _of_process is None or not _ends_well():
+    """This process may keep rows that other ranks still need. It takes part in nothing else."""
+    if _of_process is None or not _of_process.serves or not _ends_well():
         return
+    _context.close_all()  # Who waits for this rank in a collective hears at once that it is gone.
     try:
         with _lock:
             _of_process.leave()

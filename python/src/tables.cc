@@ -149,10 +149,10 @@ class Tables {
                  uint32_t place) {
     run([&] { return tables_->save_into(checked(number), {folder, step, attempt, place}); });
   }
-  std::optional<uint32_t> parts_written(uint32_t number) {
+  std::optional<uint32_t> parts_written(uint32_t number, uint64_t attempt) {
     std::optional<uint32_t> parts;
     run([&]() -> Status {
-      CORRO_ASSIGN(parts, tables_->parts_written(checked(number)));
+      CORRO_ASSIGN(parts, tables_->parts_written(checked(number), attempt));
       return {};
     });
     return parts;
@@ -192,6 +192,8 @@ class Tables {
     return copies;
   }
 
+  /// This process keeps rows of the job.
+  [[nodiscard]] bool serves() const { return server_ != nullptr; }
   /// Other ranks may need the rows that are here: waits until none does.
   void leave() {
     if (server_ == nullptr) return;
@@ -264,6 +266,10 @@ struct Served {
   table::ServedOptions options;
 };
 
+/// The server of a call that did not find those of other ranks in time: the next call goes on with it,
+/// since others may have read where it is.
+std::unique_ptr<table::EmbeddedServer> kept_server;  // NOLINT: with the caller's lock.
+
 /// Reads from the environment which rank of which job this is.
 Result<Served> serve_and_find(double seconds, const std::function<bool()>& asked) {
   CORRO_ASSIGN(const corro::Environment environment, corro::read_environment());
@@ -275,10 +281,18 @@ Result<Served> serve_and_find(double seconds, const std::function<bool()>& asked
   options.patience =
       std::chrono::duration_cast<corro::Duration>(std::chrono::duration<double>(seconds));
   if (environment.ranks_serve) {
-    CORRO_ASSIGN(served.server, table::EmbeddedServer::start(environment, options.patience, asked));
+    served.server = std::move(kept_server);
+    if (served.server == nullptr) {
+      CORRO_ASSIGN(served.server,
+                   table::EmbeddedServer::start(environment, options.patience, asked));
+    }
   }
-  CORRO_ASSIGN(const corro::wire::JobServers servers,
-               corro::wire::find_servers(environment, options.patience, asked));
+  const auto found = corro::wire::find_servers(environment, options.patience, asked);
+  if (!found.ok()) {
+    kept_server = std::move(served.server);
+    return found.status();
+  }
+  const corro::wire::JobServers& servers = *found;
   options.job = servers.job;
   options.secret = servers.secret;
   for (const std::string& address : servers.addresses) {
@@ -317,13 +331,14 @@ NB_MODULE(_tables, module) {
       .def("save", &Tables::save, "table"_a, "folder"_a, "keep"_a)
       .def("wait_for_save", &Tables::wait_for_save, "table"_a)
       .def("save_into", &Tables::save_into, "table"_a, "folder"_a, "step"_a, "attempt"_a, "place"_a)
-      .def("parts_written", &Tables::parts_written, "table"_a)
+      .def("parts_written", &Tables::parts_written, "table"_a, "attempt"_a)
       .def("load", &Tables::load, "table"_a, "folder"_a, "step"_a, "weights_only"_a)
       .def("adopt", &Tables::adopt, "table"_a)
       .def("adopt_steps", &Tables::adopt_steps, "table"_a, "steps"_a)
       .def("set_lr", &Tables::set_lr, "table"_a, "lr"_a)
       .def("steps", &Tables::steps, "table"_a)
       .def("copies", &Tables::copies, "table"_a)
+      .def_prop_ro("serves", &Tables::serves)
       .def("leave", &Tables::leave);
   module.def("snapshots", &snapshots, "folder"_a);
   module.def("local", &local);

@@ -327,6 +327,19 @@ def exits() -> None:
     table.push([1], np.ones((1, DIM)))
 
 
+def leaves_a_collective() -> None:
+    """Rank 1 ends while rank 0 waits for it in a collective."""
+    corro.init()
+    rank, _, _ = started()
+    if rank == 1:
+        sys.exit(3)
+    try:
+        corro.barrier()
+    except corro.RankLostError as error:
+        print(f"told: {error}")
+        raise
+
+
 def killed() -> None:
     """Rank 1 is killed with its rows."""
     rank, _, table = started()
@@ -336,14 +349,17 @@ def killed() -> None:
 
 
 def makes_none() -> None:
-    """Rank 1 makes no table, and therefore keeps no rows."""
-    corro.init()
+    """Rank 1 makes no table, and therefore keeps no rows; once it does, all is well."""
+    corro.init(join_timeout=60.0)
     if corro.rank() == 0:
         try:
             corro.table.Table("t", DIM)
         except corro.TimeoutError as error:
             print(f"none: {error}")
     corro.barrier(timeout=60.0)
+    rank, size, table = started()
+    assert (table.pull(range(100)) == -size * (size + 1) / 2).all()
+    print(f"rank {rank} has its table")
 
 
 def child_ends() -> None:

@@ -109,6 +109,23 @@ def test_state_and_tables_are_loaded_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("alone")
+def test_two_checkpointers_may_have_the_same_table(tmp_path: Path) -> None:
+    state, made = State(at=0), tables()
+    often, seldom = (
+        Checkpointer(tmp_path / name, every=1, tables=made) for name in ("often", "seldom")
+    )
+    take_step(state, made)
+    assert often.save(state)
+    assert seldom.save(state)
+    for checkpointer in (often, seldom):
+        checkpointer.wait()
+        assert (checkpointer.failed, checkpointer.step) == (0, 1)
+    take_step(state, made)
+    assert seldom.load(state) == 1
+    assert is_of_step(state, made, 1)
+
+
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("part", ["table-0.part-0.rows", "table-1.part-0.rows"])
 @pytest.mark.parametrize("damage", ["flipped", "cut", "missing"])
 def test_a_damaged_part_of_a_table_loses_the_state_of_its_step_too(

@@ -245,7 +245,7 @@ def test_all_engines_are_closed_at_the_end() -> None:
         "from corro import _context, _native\n"
         "engines = [_native.Engine(rank=0, size=1) for _ in range(3)]\n"
         "for engine in engines: _context.Context(engine)\n"
-        "_context._close_all()\n"
+        "_context.close_all()\n"
         "print(*[engine.closed for engine in engines])"
     )
     assert out.split() == ["True"] * 3

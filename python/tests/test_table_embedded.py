@@ -55,8 +55,15 @@ def test_a_rank_that_is_killed_ends_the_job(launch: Launch) -> None:
 
 
 def test_a_rank_that_makes_no_table_is_named(launch: Launch) -> None:
-    output = run(launch, "makes_none", CORRO_TIMEOUT="2").check().output
+    output = run(launch, "makes_none", CORRO_TIMEOUT="4").check().output
     assert "none: rank 1 has made no table" in output
+    assert output.count("has its table") == 2
+
+
+def test_who_waits_for_a_rank_that_is_through_in_a_collective_is_told(launch: Launch) -> None:
+    job = run(launch, "leaves_a_collective", CORRO_TIMEOUT="800")
+    assert job.code != 0
+    assert "told: barrier" in job.output
 
 
 def test_a_forked_child_leaves_the_server_to_its_parent(launch: Launch) -> None:

@@ -231,6 +231,20 @@ uint64_t rows_in(const checkpoint::Manifest& manifest, const checkpoint::TableEn
   return std::min(table.rows, bytes / least);
 }
 
+/// What a thread throws that has no memory, or may start no thread.
+Status short_of(const std::exception& error) {
+  return {Code::kResourceExhausted, fmt::format("reading a snapshot: {}", error.what())};
+}
+
+template <typename Task>
+Status guarded(const Task& task) {
+  try {
+    return task();
+  } catch (const std::exception& error) {
+    return short_of(error);
+  }
+}
+
 class DiskLoading final : public RowsLoading {
  public:
   DiskLoading(std::string folder, uint64_t step, LoadOptions options,
@@ -259,12 +273,20 @@ class DiskLoading final : public RowsLoading {
 
  private:
   void run() {
-    auto result = load_rows(folder_, step_, options_, queue_);
+    auto result = load_or_say_why();
     {
       const std::scoped_lock lock(mutex_);
       result_.emplace(std::move(result));
     }
     on_progress_();
+  }
+
+  Result<LoadedRows> load_or_say_why() {
+    try {
+      return load_rows(folder_, step_, options_, queue_);
+    } catch (const std::exception& error) {
+      return short_of(error);
+    }
   }
 
   const std::string folder_;
@@ -336,9 +358,11 @@ Result<LoadedRows> load_rows(const std::string& folder, uint64_t step, const Loa
   CORRO_ASSIGN(const auto* table, find_table(opened.manifest(), options.spec.name, path));
   const uint64_t rows = rows_in(opened.manifest(), *table, options.spec);
   CORRO_ASSIGN(RowLoader loader, RowLoader::create(options, table->steps, rows));
-  std::thread reader =
-      start_own_thread("corro-reader", [&] { queue.end(read_parts(opened, *table, path, queue)); });
-  const Status status = queue.hand_all(loader);
+  std::thread reader = start_own_thread("corro-reader", [&] {
+    queue.end(guarded([&] { return read_parts(opened, *table, path, queue); }));
+  });
+  const Status status = guarded([&] { return queue.hand_all(loader); });
+  queue.give_up();  // Nobody takes more.
   reader.join();
   CORRO_TRY(status);
   return LoadedRows{loader.take(), table->steps};

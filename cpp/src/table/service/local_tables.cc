@@ -58,18 +58,18 @@ class LocalTables final : public Tables {
   }
   Status save_into(TableNumber table, const CheckpointPlace& place) override {
     Kept& kept = tables_.at(table);
-    kept.part = write_local_part({.attempt = place.attempt,
-                                  .step = place.step,
-                                  .steps = kept.steps,
-                                  .table = place.table,
-                                  .folder = place.folder},
-                                 *kept.rows);
+    kept.parts.insert_or_assign(place.attempt, write_local_part({.attempt = place.attempt,
+                                                                 .step = place.step,
+                                                                 .steps = kept.steps,
+                                                                 .table = place.table,
+                                                                 .folder = place.folder},
+                                                                *kept.rows));
     return {};
   }
-  Result<std::optional<uint32_t>> parts_written(TableNumber table) override {
-    const auto part = std::exchange(tables_.at(table).part, std::nullopt);
-    if (!part) return std::optional<uint32_t>();
-    CORRO_TRY(*part);
+  Result<std::optional<uint32_t>> parts_written(TableNumber table, uint64_t attempt) override {
+    const auto taken = tables_.at(table).parts.extract(attempt);
+    if (taken.empty()) return std::optional<uint32_t>();
+    CORRO_TRY(taken.mapped());
     return std::optional<uint32_t>(1);
   }
   Result<uint64_t> load(TableNumber table, const std::string& folder, uint64_t step,
@@ -102,7 +102,7 @@ class LocalTables final : public Tables {
     std::unique_ptr<LocalTable> rows;
     uint64_t steps = 0;
     std::optional<uint64_t> saved = {};
-    std::optional<Status> part = {};        ///< What became of that of a checkpoint.
+    std::map<uint64_t, Status> parts = {};  ///< What became of those of checkpoints, by attempt.
     std::optional<LoadedRows> loaded = {};  ///< Until adopt().
   };
   std::vector<Kept> tables_;  ///< By number.

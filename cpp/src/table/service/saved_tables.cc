@@ -28,16 +28,14 @@ Status SavedTables::begin_alone(TableNumber table, const std::string& folder, si
   return {};
 }
 
-void SavedTables::begin_part(TableNumber table) {
-  saved_[table].alone = false;
-  saved_[table].parts.reset();
-}
+void SavedTables::begin_part(TableNumber table) { saved_[table].alone = false; }
 
 void SavedTables::finish(const TableWorker::Written& written) {
   Saved& saved = saved_[written.table];
   Status status = written.status;
   if (!saved.alone) {
-    saved.parts = status.ok() ? Result<uint32_t>(written.parts) : Result<uint32_t>(status);
+    saved.parts.emplace(written.attempt,
+                        status.ok() ? Result<uint32_t>(written.parts) : Result<uint32_t>(status));
     return;
   }
   if (status.ok())
@@ -56,11 +54,11 @@ std::optional<uint64_t> SavedTables::step_of(TableNumber table) const {
   return found == saved_.end() ? std::nullopt : found->second.step;
 }
 
-Result<std::optional<uint32_t>> SavedTables::take_parts(TableNumber table) {
-  const auto parts = std::exchange(saved_[table].parts, std::nullopt);
-  if (!parts) return std::optional<uint32_t>();
-  CORRO_TRY(parts->status());
-  return std::optional(parts->value());
+Result<std::optional<uint32_t>> SavedTables::take_parts(TableNumber table, uint64_t attempt) {
+  const auto taken = saved_[table].parts.extract(attempt);
+  if (taken.empty()) return std::optional<uint32_t>();
+  CORRO_TRY(taken.mapped().status());
+  return std::optional(taken.mapped().value());
 }
 
 }  // namespace corro::table

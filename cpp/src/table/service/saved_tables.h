@@ -2,7 +2,7 @@
 //
 //   alone       begin_alone() locks the folder, and finish() makes a snapshot of the parts
 //   as a part   of a checkpoint that somebody else locks and commits: begin_part(), and finish()
-//               keeps what became of the parts until take_parts()
+//               keeps what became of the parts until take_parts(), for each attempt by itself
 #pragma once
 
 #include <cstddef>
@@ -31,15 +31,15 @@ class SavedTables {
   /// The newest snapshot of the table alone.
   [[nodiscard]] std::optional<uint64_t> step_of(TableNumber table) const;
   /// As Tables::parts_written().
-  [[nodiscard]] Result<std::optional<uint32_t>> take_parts(TableNumber table);
+  [[nodiscard]] Result<std::optional<uint32_t>> take_parts(TableNumber table, uint64_t attempt);
 
  private:
   struct Saved {
     bool alone = true;
     std::string folder;
     size_t keep = 0;
-    std::optional<uint64_t> step = {};           ///< The newest snapshot.
-    std::optional<Result<uint32_t>> parts = {};  ///< Of a checkpoint.
+    std::optional<uint64_t> step = {};             ///< The newest snapshot.
+    std::map<uint64_t, Result<uint32_t>> parts{};  ///< Of checkpoints, by attempt.
   };
   /// Rank 0's alone until the process ends.
   struct LockedFolder {

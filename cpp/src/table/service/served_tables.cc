@@ -50,7 +50,7 @@ class ServedTables final : public Tables, private Links {
   Status save(TableNumber table, const std::string& folder, size_t keep) override;
   Result<std::optional<uint64_t>> wait_for_save(TableNumber table) override;
   Status save_into(TableNumber table, const CheckpointPlace& place) override;
-  Result<std::optional<uint32_t>> parts_written(TableNumber table) override;
+  Result<std::optional<uint32_t>> parts_written(TableNumber table, uint64_t attempt) override;
   Result<uint64_t> load(TableNumber table, const std::string& folder, uint64_t step,
                         bool weights_only) override;
   Status adopt(TableNumber table) override;
@@ -231,12 +231,12 @@ Status ServedTables::save_into(TableNumber table, const CheckpointPlace& place) 
 }
 
 /// Between two calls nobody else may be there to hear that a part is written.
-Result<std::optional<uint32_t>> ServedTables::parts_written(TableNumber table) {
+Result<std::optional<uint32_t>> ServedTables::parts_written(TableNumber table, uint64_t attempt) {
   const auto turn = turn_.lock();
   advance_links();
   worker_.proceed();
   finish_saves();
-  return saved_.take_parts(table);
+  return saved_.take_parts(table, attempt);
 }
 
 Result<std::optional<uint64_t>> ServedTables::wait_for_save(TableNumber table) {

@@ -91,6 +91,7 @@ Status TableService::load(Kept& kept, uint64_t client, const Header& header, Byt
   kept.loading_header = header;
   if (kept.loading && kept.load == load) return {};
   kept.loaded.reset();
+  kept.loading.reset();  // Before the next one: memory is for one.
   kept.loading = store_.begin_load(load.folder, load.step,
                                    {.spec = kept.table->spec(),
                                     .weights_only = load.weights_only,

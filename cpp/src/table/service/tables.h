@@ -94,9 +94,10 @@ class Tables {
   /// As save(), but as parts of a checkpoint that somebody else commits. Fails where a server is lost
   /// as it begins.
   [[nodiscard]] virtual Status save_into(TableNumber table, const CheckpointPlace& place) = 0;
-  /// How many parts the last save_into() has made, once all are on the disk; none: not yet. Does not
-  /// block. Fails if they never will be, once.
-  [[nodiscard]] virtual Result<std::optional<uint32_t>> parts_written(TableNumber table) = 0;
+  /// How many parts the save_into() of this attempt has made, once all are on the disk; none: not yet.
+  /// Does not block. Fails if they never will be. Says either once.
+  [[nodiscard]] virtual Result<std::optional<uint32_t>> parts_written(TableNumber table,
+                                                                      uint64_t attempt) = 0;
   /// Reads rows, the optimizer's state and the number of steps, which it returns, from the checkpoint
   /// of this step, which may be of any number of servers; for adopt(). Rank 0 calls both while no
   /// rank uses the table. Blocks. The table is as before: DATA_LOSS if the checkpoint is damaged,
