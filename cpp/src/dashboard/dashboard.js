@@ -92,7 +92,7 @@ async function ask() {
   const path = time === null ? "api/job" : `api/job?at=${time}`;
   const reply = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
   if (reply.status === 403) {
-    complain("The launcher does not know this browser: open the whole address that corro run has printed.");
+    complain("The launcher does not know this browser: open the whole address that corro run, or corro dash, has printed.");
     return false;
   }
   if (!reply.ok) throw new Error(`status ${reply.status}`);

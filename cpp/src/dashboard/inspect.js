@@ -21,7 +21,7 @@ async function request(what, method) {
   } catch {
     throw new Error("The launcher does not answer.");
   }
-  if (reply.status === 403) throw new Error("Not without the token.");
+  if (reply.status === 403) throw new Error(await reply.text());
   const said = await reply.json();
   if (!reply.ok) throw new Error(said.error);
   return said;

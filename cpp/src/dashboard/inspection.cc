@@ -17,6 +17,7 @@ Status Inspection::ask(Inspected what, uint32_t steps, Time now, UnixTime clock)
   asking_ = what;
   asked_ = clock;
   give_up_ = now + kAnswerPatience;
+  received_ = 0;
   if (const Status asked = inquirer_->ask(what, steps); !asked.ok()) end("", asked.message());
   return {};
 }
@@ -24,6 +25,8 @@ Status Inspection::ask(Inspected what, uint32_t steps, Time now, UnixTime clock)
 void Inspection::look(Time now) {
   if (!asking_) return;
   auto text = inquirer_->read();
+  if (std::exchange(received_, inquirer_->received()) != received_)
+    give_up_ = now + kAnswerPatience;
   if (!text.ok()) {
     end("", text.status().message());
   } else if (!text->empty()) {
@@ -34,9 +37,11 @@ void Inspection::look(Time now) {
 }
 
 void Inspection::end(std::string text, std::string why) {
-  answers_[static_cast<size_t>(*asking_)] = {
-      .asked = asked_, .text = std::move(text), .why = std::move(why)};
-  asking_.reset();
+  Answer& answer = answers_[static_cast<size_t>(*std::exchange(asking_, std::nullopt))];
+  answer.why = std::move(why);
+  if (!answer.why.empty()) return;  // The one before is better than none.
+  answer.asked = asked_;
+  answer.text = std::move(text);
 }
 
 }  // namespace corro::dashboard

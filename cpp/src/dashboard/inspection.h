@@ -25,17 +25,19 @@ namespace corro::dashboard {
 
 enum class Inspected : uint8_t { kStacks, kTrace };
 
-/// The way to the job's ranks. Externally synchronized; never blocks.
+/// The way to the job's ranks. Externally synchronized; blocks for a moment at most.
 class Inquirer {
  public:
   virtual ~Inquirer() = default;
   /// Asks, and forgets what was asked before. `steps`: of a trace, above 0.
   virtual Status ask(Inspected what, uint32_t steps) = 0;
-  /// The answer, once it is there, and "" until then; or why there is none.
+  /// The answer, once all of it is there, and "" until then; or why there is none.
   virtual Result<std::string> read() = 0;
+  /// So many bytes of the answer are there.
+  [[nodiscard]] virtual size_t received() const = 0;
 };
 
-/// Externally synchronized; never blocks.
+/// Externally synchronized; blocks as its Inquirer does.
 class Inspection {
  public:
   /// Null: there are no ranks to ask.
@@ -43,15 +45,15 @@ class Inspection {
 
   /// The last answer of a kind.
   struct Answer {
-    std::optional<UnixTime> asked = {};  ///< When the ranks were asked; none: never.
+    std::optional<UnixTime> asked = {};  ///< When the ranks were asked for it; none: never.
     std::string text = {};
-    std::string why = {};  ///< Why there is none; "": there is one, or nobody has asked.
+    std::string why = {};  ///< Why the last question has none; "": it has one, or nobody has asked.
   };
 
   /// Asks the ranks, unless they are asked already. FAILED_PRECONDITION if that is for the other kind,
   /// or there are none to ask.
   Status ask(Inspected what, uint32_t steps, Time now, UnixTime clock);
-  /// Takes the answer if it has come; a question without one is over after ten seconds.
+  /// Takes the answer if it has come; a question is over after ten seconds in which nothing came.
   void look(Time now);
 
   [[nodiscard]] bool is_asking(Inspected what) const { return asking_ == what; }
@@ -66,6 +68,7 @@ class Inspection {
   std::optional<Inspected> asking_;
   UnixTime asked_{};
   Time give_up_{};
+  size_t received_ = 0;
   std::array<Answer, 2> answers_;  ///< Of Inspected.
 };
 

@@ -14,8 +14,8 @@ constexpr uint64_t kMostTracedSteps = 1'000'000;
 std::string_view state_of(const Inspection& inspection, Inspected what) {
   const Inspection::Answer& last = inspection.last(what);
   if (inspection.is_asking(what)) return "asked";
-  if (!last.asked) return "none";
-  return last.why.empty() ? "answered" : "failed";
+  if (!last.why.empty()) return "failed";
+  return last.asked ? "answered" : "none";
 }
 
 nlohmann::ordered_json json_of(const Inspection& inspection, Inspected what) {

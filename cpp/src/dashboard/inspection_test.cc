@@ -21,6 +21,7 @@ constexpr UnixTime kAskedAt{seconds(5000)};
 struct FakeJob {
   Status asked;
   Result<std::string> says = std::string();
+  size_t received = 0;
   std::vector<std::pair<Inspected, uint32_t>> questions;
 };
 
@@ -32,6 +33,7 @@ class FakeInquirer final : public Inquirer {
     return job_.asked;
   }
   Result<std::string> read() override { return job_.says; }
+  [[nodiscard]] size_t received() const override { return job_.received; }
 
  private:
   FakeJob& job_;
@@ -73,6 +75,32 @@ TEST(Inspection, AQuestionWithoutAnAnswerIsOverAndSaysWhy) {
   job.asked = Status(Code::kUnavailable, "too many ask");
   ASSERT_TRUE(inspection.ask(Inspected::kTrace, 1, kAsked, kAskedAt).ok());
   EXPECT_EQ(inspection.last(Inspected::kTrace).why, "too many ask");
+}
+
+TEST(Inspection, AnAnswerThatComesSlowlyIsWaitedFor) {
+  FakeJob job;
+  Inspection inspection(std::make_unique<FakeInquirer>(job));
+  ASSERT_TRUE(inspection.ask(Inspected::kTrace, 1, kAsked, kAskedAt).ok());
+  for (int i = 1; i < 10; ++i) {
+    job.received += 1000;
+    inspection.look(kAsked + i * seconds(9));
+    EXPECT_TRUE(inspection.is_asking(Inspected::kTrace));
+  }
+  inspection.look(kAsked + 9 * seconds(9) + seconds(10));
+  EXPECT_EQ(inspection.last(Inspected::kTrace).why, "the launcher does not answer");
+}
+
+TEST(Inspection, AQuestionWithoutAnAnswerLeavesTheOneBefore) {
+  FakeJob job;
+  Inspection inspection(std::make_unique<FakeInquirer>(job));
+  job.says = std::string("{}");
+  ASSERT_TRUE(inspection.ask(Inspected::kTrace, 1, kAsked, kAskedAt).ok());
+  inspection.look(kAsked);
+  job.asked = Status(Code::kUnavailable, "too many ask");
+  ASSERT_TRUE(inspection.ask(Inspected::kTrace, 1, kAsked, kAskedAt + seconds(5)).ok());
+  EXPECT_EQ(inspection.last(Inspected::kTrace).why, "too many ask");
+  EXPECT_EQ(inspection.last(Inspected::kTrace).asked, kAskedAt);
+  EXPECT_EQ(trace_file_page(inspection).text, "{}");
 }
 
 TEST(Inspection, ItsPagesSayHowFarItIs) {

@@ -36,6 +36,7 @@ using boost::system::error_code;
 constexpr size_t kMostConnections = 64;
 constexpr uint32_t kMostHeadBytes = 8192;
 constexpr std::chrono::seconds kPatience{5};
+constexpr size_t kLeastBytesASecond = size_t{64} << 10U;  ///< Of whom an answer is sent to.
 constexpr unsigned kHttp11 = 11;
 constexpr const char* kPolicy = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'";
 
@@ -132,7 +133,7 @@ Answer answer_of(const Site& site, const Request& request) {
     const auto& maker = is_order(request) ? route->second.order : route->second.make;
     return Answer{.page = maker(parse_query(target.query))};
   };
-  if (!route->second.is_protected) return make();
+  if (!route->second.is_protected && !is_order(request)) return make();
   const Access access = access_of(site, request, target.query);
   if (access == Access::kGranted) return make();
   if (access == Access::kEntered) return enter(site.rules, target.path);
@@ -171,6 +172,8 @@ class Visit : public std::enable_shared_from_this<Visit> {
     set_head(answer);
     answer_.content_length(page.text.size());
     if (request.method() != protocol::verb::head) answer_.body() = std::move(page.text);
+    stream_.expires_after(kPatience +
+                          answer_.body().size() / kLeastBytesASecond * std::chrono::seconds(1));
     protocol::async_write(
         stream_, answer_, [self = shared_from_this()](error_code /*error*/, size_t /*bytes*/) {
           error_code ignored;

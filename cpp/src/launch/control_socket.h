@@ -120,7 +120,9 @@ class Inquiry {
   /// has ended without one. FAILED_PRECONDITION if it hangs up and goes on: it does not know the
   /// question, or is asked by too many.
   [[nodiscard]] Result<std::string> read();
-  /// The same, but waits until the deadline; DEADLINE_EXCEEDED then.
+  /// So many bytes of an answer that is not all there yet.
+  [[nodiscard]] size_t received() const { return text_.size(); }
+  /// As read(), but waits until the deadline; DEADLINE_EXCEEDED then.
   [[nodiscard]] Result<std::string> wait(Time deadline);
 
  private:

@@ -20,6 +20,7 @@ class PageInquirer final : public dashboard::Inquirer {
 
   Status ask(dashboard::Inspected what, uint32_t steps) override;
   Result<std::string> read() override;
+  [[nodiscard]] size_t received() const override { return inquiry_ ? inquiry_->received() : 0; }
 
  private:
   const RunningJob job_;
