@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "dashboard/terminal_text.h"
 #include "diagnosis/error_file.h"
 #include "diagnosis/flight_text.h"
 #include "launch/rank_start.h"
 
 namespace corro::launch {
 namespace {
+
+constexpr size_t kAssumedColumns = 80;
+constexpr size_t kLeastColumns = 30;  ///< Of a terminal that has room for progress.
 
 screen::Screen::Options screen_options(const LaunchPlan& plan) {
   const bool err = isatty(STDERR_FILENO) != 0;
@@ -101,7 +105,10 @@ void JobOutput::set_status(const std::string& line) {
 }
 
 void JobOutput::set_progress(const std::string& line) {
-  if (shows_progress_) screen_.set_progress(diagnosis::fit(line, screen_width() - 1));
+  if (!shows_progress_) return;
+  const auto terminal = terminal_size(STDERR_FILENO);
+  const size_t width = terminal && terminal->ws_col > 0 ? terminal->ws_col : kAssumedColumns;
+  screen_.set_progress(width < kLeastColumns ? "" : dashboard::cut(line, width - 1));
 }
 
 void JobOutput::emit(const Event& event) {

@@ -130,7 +130,8 @@ void Launcher::look(Time now) {
   job_.course.look(now);
   orders_.carry_out();
   job_.display.look(now);
-  if (goes_on && job_.output.shows_progress()) job_.output.set_progress(job_.display.progress(now));
+  if (goes_on && job_.output.shows_progress() && job_.output.empty())
+    job_.output.set_progress(job_.display.progress(now));
   job_.agents.look_for_silence(now);
   input_.look();
   // By these looks other hosts know that the launcher lives, to the end. Each is answered in time.

@@ -57,7 +57,10 @@ Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPla
   CORRO_ASSIGN(auto writer, screen::ScreenWriter::create());  // A thread: after the fork.
   CORRO_ASSIGN(auto policy, start_policy(plan.options.policy, around.signals.before));
   // Has a thread, too.
-  CORRO_ASSIGN(display.dashboard, around.room.open(*display.board, plan));
+  auto page = around.room.open(*display.board, plan);
+  // Ranks that run already need somebody who leads more than a page.
+  if (!page.ok() && !plan.resumed) return page.status();
+  if (page.ok()) display.dashboard = std::move(*page);
   Job job({.plan = plan,
            .version = around.version,
            .loop = std::move(loop),
@@ -67,8 +70,13 @@ Result<std::optional<int>> open_and_run(std::optional<Caller>& caller, LaunchPla
            .writer = std::move(writer),
            .policy = std::move(policy),
            .display = std::move(display)});
-  if (const std::string address = around.room.take_news(plan.machine.host); !address.empty())
+  if (!page.ok()) {
+    job.output.note(
+        fmt::format("corro: the job goes on without a page: {}\n", page.status().message()));
+  } else if (const std::string address = around.room.take_news(plan.machine.host);
+             !address.empty()) {
     job.output.note(fmt::format("dashboard  {}\n", address));
+  }
   const std::optional<int> exit = Launcher(job, around.standalone).run(around.signals.heard);
   if (exit) return exit;
   plan = std::move(*job.others);

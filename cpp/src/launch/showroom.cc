@@ -12,13 +12,19 @@ Result<Showroom> Showroom::create(std::string option, const std::string& wanted)
   if (!wanted.empty()) {
     CORRO_ASSIGN(made.address_, dashboard::parse_address(option, wanted));
   }
+  made.is_wanted_ = !wanted.empty();
   made.option_ = std::move(option);
   return made;
 }
 
 Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open(const dashboard::SharedBoard& board,
                                                              const LaunchPlan& plan) {
-  if (address_.empty()) return std::unique_ptr<dashboard::Dashboard>();
+  if (!is_wanted_) return std::unique_ptr<dashboard::Dashboard>();
+  return open_here(board, plan);
+}
+
+Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open_here(
+    const dashboard::SharedBoard& board, const LaunchPlan& plan) {
   auto opened =
       dashboard::Dashboard::open({.address = address_, .token = token_, .logs = plan.job.log_dir},
                                  board, std::make_unique<PageInquirer>(own_job(plan.job.job_id)));
@@ -29,8 +35,8 @@ Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open(const dashboard::Sh
 
 Result<std::unique_ptr<dashboard::Dashboard>> Showroom::open_for_asker(
     const dashboard::SharedBoard& board, const LaunchPlan& plan) {
-  if (address_.empty()) address_ = "127.0.0.1:0";
-  return open(board, plan);
+  if (!is_wanted_) address_ = "127.0.0.1:0";
+  return open_here(board, plan);
 }
 
 Result<std::unique_ptr<dashboard::Replay>> Showroom::open_past(const std::string& logs,
@@ -47,7 +53,7 @@ std::string Showroom::address(const std::string& host) const {
 }
 
 std::string Showroom::take_news(const std::string& host) {
-  if (address_.empty() || std::exchange(is_told_, true)) return "";
+  if (!is_wanted_ || std::exchange(is_told_, true)) return "";
   return address(host);
 }
 

@@ -32,13 +32,17 @@ class Showroom {
   /// The address for people, with the token; "": the job is shown nowhere. `host`: the name of this
   /// machine.
   [[nodiscard]] std::string address(const std::string& host) const;
-  /// The same, once: "" after that.
+  /// The same of what the user has asked for, once: "" after that.
   [[nodiscard]] std::string take_news(const std::string& host);
 
  private:
+  [[nodiscard]] Result<std::unique_ptr<dashboard::Dashboard>> open_here(
+      const dashboard::SharedBoard& board, const LaunchPlan& plan);
+
   std::string option_;   ///< For messages.
   std::string address_;  ///< "": nowhere. Once it was opened, with the port that was taken.
   std::string token_;
+  bool is_wanted_ = false;  ///< The user has named an address.
   bool is_told_ = false;
 };
 

@@ -187,9 +187,9 @@ STEPS = """
 import time
 import corro
 corro.init()
-for step in range(1, 31):
-    corro.log(loss=1.5, step=step, of=60)
-    if corro.rank() == 0 and step == 15:
+for step in range(1, 81):
+    corro.log(loss=1.5, step=step, of=160)
+    if corro.rank() == 0 and step == 40:
         print("a word")
     time.sleep(0.1)
 """
@@ -198,11 +198,11 @@ for step in range(1, 31):
 def test_how_far_the_training_is_stays_below_all_lines_of_a_terminal(launcher: Launcher) -> None:
     script = launcher.script(STEPS)
     written = on_a_terminal(launcher, "-np", 2, script)
-    assert re.search(r"\r\x1b\[Kstep \d+ of 60 \[#+\.+\] \d+ %, .* left .*   loss 1\.5", written)
+    assert re.search(r"\r\x1b\[Kstep \d+ of 160 \[#+\.+\] \d+ %, .* left .*   loss 1\.5", written)
     assert "\r\x1b[Ka word\r\n" in written or written.startswith("a word\r\n")
     assert written.rfind("step ") < written.rfind("\r\x1b[K"), "it is taken back at the end"
-    assert "of 60" not in on_a_terminal(launcher, "--quiet", "-np", 2, script)
-    assert b"of 60" not in launcher.run("-np", 2, script).err
+    assert "of 160" not in on_a_terminal(launcher, "--quiet", "-np", 2, script)
+    assert b"of 160" not in launcher.run("-np", 2, script).err
 
 
 def test_colours_are_for_terminals_only_and_can_be_switched_off(launcher: Launcher) -> None:
