@@ -12,11 +12,11 @@ constexpr size_t kEscapeDigits = 2;
 
 /// The byte of two hexadecimal digits; -1: they are none.
 int byte_of(std::string_view digits) {
+  if (digits.size() != kEscapeDigits) return -1;
   int byte = -1;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, byte, 16);
-  const bool is_whole = error == std::errc() && stop == end && digits.size() == kEscapeDigits;
-  return is_whole ? byte : -1;
+  const auto [stop, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+  return error == std::errc() && stop == digits.data() + digits.size() ? byte : -1;
 }
 
 std::string decode(std::string_view text) {

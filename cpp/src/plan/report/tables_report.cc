@@ -31,7 +31,7 @@ std::string mode_fact(const TablesDecision& decision) {
 }
 
 std::string memory_fact(const TablesDecision& decision) {
-  const std::string ranks = fmt::format("{} on each rank", bytes_text(decision.rank_bytes));
+  std::string ranks = fmt::format("{} on each rank", bytes_text(decision.rank_bytes));
   if (decision.servers == 0) return ranks;
   return fmt::format("{} on each server, {}", bytes_text(decision.server_bytes), ranks);
 }

@@ -186,7 +186,8 @@ std::pair<uint32_t, uint32_t> servers_of(const Tables& tables, const TableWorld&
 /// A host's servers share its memory, if that is what the cluster's file says.
 double room_of(const Tables& tables, const TableWorld& world, double memory, uint32_t servers) {
   if (tables.server_memory > 0) return memory;
-  return memory / ((servers + world.hosts - 1) / world.hosts);
+  const uint32_t a_host = (servers + world.hosts - 1) / world.hosts;
+  return memory / a_host;
 }
 
 Result<std::vector<Way>> ways_that_fit(const Tables& tables, const TableWorld& world,

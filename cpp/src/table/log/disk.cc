@@ -69,7 +69,7 @@ class ReadQueue {
     const auto begin_more = [&] {
       while (begun < reads.size() && under_way < kInFlight) {
         const size_t most = std::min(reads.size() - begun, kInFlight - under_way);
-        const int64_t count = submit(fd, reads.subspan(begun, most));
+        const int64_t count = submit(fd, reads.first(begun + most), begun);
         if (count <= 0) {
           done(reads[begun++], count < 0 ? count : -EIO);
           continue;
@@ -83,31 +83,32 @@ class ReadQueue {
       const size_t count = collect(events);
       under_way -= count;
       begin_more();
-      for (size_t i = 0; i < count; ++i)
-        done(*reinterpret_cast<const Disk::Read*>(events[i].data), events[i].res);
+      for (size_t i = 0; i < count; ++i) done(reads[events[i].data], events[i].res);
     }
   }
 
  private:
   explicit ReadQueue(aio_context_t context) : context_(context) {}
 
-  /// How many of them the kernel has taken, or the error of the first.
-  int64_t submit(int fd, std::span<const Disk::Read> reads) {
+  /// How many of them from number `first` on the kernel has taken, or the error of the first.
+  int64_t submit(int fd, std::span<const Disk::Read> reads, size_t first) {
     std::array<iocb, kInFlight> blocks;
     std::array<iocb*, kInFlight> pointers;
-    for (size_t i = 0; i < reads.size(); ++i) {
+    const size_t count = reads.size() - first;
+    for (size_t i = 0; i < count; ++i) {
+      const Disk::Read& read = reads[first + i];
       iocb& block = blocks[i];
       block = {};
       block.aio_lio_opcode = IOCB_CMD_PREAD;
       block.aio_fildes = static_cast<uint32_t>(fd);
-      block.aio_buf = reinterpret_cast<uintptr_t>(reads[i].into.data());
-      block.aio_nbytes = reads[i].into.size();
-      block.aio_offset = static_cast<int64_t>(reads[i].offset);
-      block.aio_data = reinterpret_cast<uintptr_t>(&reads[i]);
+      block.aio_buf = reinterpret_cast<uintptr_t>(read.into.data());
+      block.aio_nbytes = read.into.size();
+      block.aio_offset = static_cast<int64_t>(read.offset);
+      block.aio_data = first + i;
       pointers[i] = &block;
     }
-    const int64_t count = syscall(SYS_io_submit, context_, reads.size(), pointers.data());
-    return count >= 0 ? count : -errno;
+    const int64_t taken = syscall(SYS_io_submit, context_, count, pointers.data());
+    return taken >= 0 ? taken : -errno;
   }
 
   /// Waits for one, and returns how many have ended.

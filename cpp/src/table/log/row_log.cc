@@ -247,7 +247,8 @@ uint32_t RowLog::choose_victim() const {
   uint32_t best = kNone;
   for (uint32_t i = 0; i < segments_.size(); ++i) {
     const Segment& one = segments_[i];
-    if (one.state != State::kSealed || one.unreadable || one.live * 2 >= segment_records())
+    if (one.state != State::kSealed || one.unreadable ||
+        uint64_t{2} * one.live >= segment_records())
       continue;
     if (best == kNone || one.live < segments_[best].live) best = i;
   }

@@ -82,7 +82,7 @@ Status EmbeddedServer::leave() {
 
 Status EmbeddedServer::wait_for(int32_t rank) {
   while (true) {
-    const Status status = agent_.wait_unused(rank, monotonic_now() + kAskAgain);
+    Status status = agent_.wait_unused(rank, monotonic_now() + kAskAgain);
     if (status.code() == Code::kNotFound) return {};
     if (status.code() != Code::kDeadlineExceeded) return status;
     if (!listens(rank)) return {};  // Its process has ended, and said nothing.

@@ -104,14 +104,14 @@ Status TableService::load(Kept& kept, uint64_t client, const Header& header, Byt
 /// Whoever has asked may be gone: a new connection asks again, and all is read again.
 void TableService::end_load(Kept& kept) {
   auto loaded = std::exchange(kept.loading, nullptr)->take();
+  const Status status = loaded.status();
   if (loaded.ok()) kept.loaded = std::move(loaded).value();
   if (!clients_.contains(kept.loading_client)) return;
   if (kept.loaded) {
     reply(kept.loading_client, kept.loading_header, MessageKind::kLoaded,
           encode_loaded(kept.loaded->steps));
   } else {
-    reply(kept.loading_client, kept.loading_header, MessageKind::kError,
-          encode_error(loaded.status()));
+    reply(kept.loading_client, kept.loading_header, MessageKind::kError, encode_error(status));
   }
 }
 

@@ -13,7 +13,6 @@ namespace {
 
 /// "CTS1": the version is the last byte.
 constexpr uint32_t kPartMagic = 0x31535443;
-constexpr size_t kPartLengthBytes = 8;
 constexpr size_t kMostHeadBytes = 8192;
 constexpr size_t kDateBytes = sizeof(uint32_t);
 
