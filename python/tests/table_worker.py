@@ -281,10 +281,17 @@ def interrupted() -> None:
 
 
 def started() -> tuple[int, int, corro.table.Table]:
-    """Rank, size and a table without copies after one step, in a program that needs no engine."""
+    """Rank, size and a table without copies after one step, in a program that needs no engine.
+
+    All ranks have taken the step: one that ends takes rows with it that another one's push needs.
+    """
     rank, size = int(os.environ["CORRO_RANK"]), int(os.environ["CORRO_SIZE"])
     table = corro.table.Table("t", DIM, optimizer=corro.table.SGD(lr=1.0), replicas=0)
     table.push(range(100), np.full((100, DIM), 1.0 + rank))
+    pushed = [Path(f"{os.environ['CORRO_JOB_ID']}-{one}-pushed") for one in range(size)]
+    pushed[rank].touch()
+    while not all(path.exists() for path in pushed):
+        time.sleep(0.01)
     return rank, size, table
 
 
