@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from passed import ROOT
 from run_fuzz import Target, compare, read_decoders, read_targets, write_seeds
 
 DOCUMENT = """\
@@ -48,6 +50,15 @@ def test_a_target_without_decoder_is_named() -> None:
     stray = Target("fuzz_stray", Path("/b/s"), None)
     (problem,) = compare(read_decoders(DOCUMENT), [FRAME, HELLO, stray])
     assert "fuzz_stray" in problem
+
+
+def test_this_project_names_a_decoder_for_each_target() -> None:
+    """As `make fuzz` finds, but before everything is built for it."""
+    listed = "\n".join(path.read_text() for path in (ROOT / "cpp").rglob("CMakeLists.txt"))
+    names = re.findall(r"corro_fuzz\(\s*(\w+)", listed)
+    assert "frame_fuzz" in names
+    targets = [Target(name, Path(name), None) for name in names]
+    assert compare(read_decoders((ROOT / "docs/wire.md").read_text()), targets) == []
 
 
 def test_a_document_without_table_fails() -> None:
