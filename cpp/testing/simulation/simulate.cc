@@ -299,12 +299,21 @@ class Expectation {
     cell.order = ordered(cell.order, next.order);
   }
   [[nodiscard]] Cell folded(uint64_t i) const {
-    Cell cell = order_ == FoldOrder::kHosts ? folded_by_host(i) : contribution(0, i);
-    for (int32_t r = 1; order_ != FoldOrder::kHosts && r < problem_.size - problem_.aggregators;
-         ++r)
-      add(cell, contribution(r, i));
+    const int32_t contributors = problem_.size - problem_.aggregators;
+    const int32_t first = order_ == FoldOrder::kRing ? first_of_ring(i, contributors) : 0;
+    Cell cell = order_ == FoldOrder::kHosts ? folded_by_host(i) : contribution(first, i);
+    for (int32_t r = 1; order_ != FoldOrder::kHosts && r < contributors; ++r)
+      add(cell, contribution((first + r) % contributors, i));
     cell.final = true;
     return cell;
+  }
+  [[nodiscard]] int32_t first_of_ring(uint64_t i, int32_t contributors) const {
+    int32_t block = 0;
+    const auto blocks = static_cast<uint64_t>(contributors);
+    for (uint64_t end = 0;; ++block) {
+      end += slice(problem_.count, blocks, static_cast<uint64_t>(block)).count;
+      if (i < end) return (block + 1) % contributors;
+    }
   }
   [[nodiscard]] Cell folded_by_host(uint64_t i) const {
     const Topology& topology = *problem_.topology;

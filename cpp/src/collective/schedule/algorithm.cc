@@ -36,6 +36,7 @@ constexpr std::array<Entry, kAlgorithmCount> kEntries = {{
     {"bruck", set_of(kAllgather, kAlltoall)},
     {"two_level",
      set_of(kAllreduce, kReducescatter, kAllgather, kAlltoall, kBroadcast, kReduce, kBarrier)},
+    {"served", set_of(kAllreduce)},
 }};
 
 std::optional<OpKind> collective_named(std::string_view name) {

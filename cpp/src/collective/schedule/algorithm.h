@@ -23,8 +23,9 @@ enum class Algorithm : uint8_t {
   kDirect = 6,    ///< All at once, to where it belongs: everything but allreduce and reducescatter.
   kBruck = 7,     ///< Few, larger messages: allgather, alltoall with equal counts.
   kTwoLevel = 8,  ///< Shared memory inside hosts, messages among them: all but gather and scatter.
+  kServed = 9,    ///< Aggregators own shares, too, or all: allreduce.
 };
-inline constexpr int kAlgorithmCount = 9;
+inline constexpr int kAlgorithmCount = 10;
 
 [[nodiscard]] std::string_view name_of(Algorithm algorithm);  ///< For example "two_shot".
 /// True if the algorithm can do operations of this kind.

@@ -107,6 +107,8 @@ class Costs {
         return bruck();
       case Algorithm::kTwoLevel:
         return two_level();
+      case Algorithm::kServed:
+        return served();
     }
     return 0;
   }
@@ -133,13 +135,16 @@ class Costs {
 
   [[nodiscard]] double two_shot() const {
     if (problem_.kind == OpKind::kReducescatter) return all_at_once(largest_);
+    return 2 * all_at_once(bytes_ / ranks_);
+  }
+  /// Contributors also tell each other that they begin, and how it went.
+  [[nodiscard]] double served() const {
     const int32_t contributors = problem_.size - problem_.aggregators;
-    if (problem_.aggregators == 0) return 2 * all_at_once(bytes_ / ranks_);
     const Shares shares(contributors, problem_.aggregators);
     const double share = bytes_ == 0 ? 0
                                      : static_cast<double>(shares.of(0, problem_.count).count) *
                                            element_bytes_ / bytes_;
-    return 2 * (link_.latency_us + (ranks_ - 1) * link_.overhead_us) +
+    return 3 * (link_.latency_us + (ranks_ - 1) * link_.overhead_us) +
            bytes_ * (1 + share * (contributors - 2)) * link_.us_per_byte;
   }
   [[nodiscard]] double ring() const {

@@ -63,7 +63,7 @@ Schedule ring_allreduce(const Problem& problem) {
   const auto size = static_cast<uint32_t>(problem.size);
   const uint64_t longest = slice(problem.count, size, 0).count;
   Builder builder(strands_for(problem, longest), reduce_rounds(problem.size) + size);
-  builder.folds_in(FoldOrder::kOther);
+  builder.folds_in(FoldOrder::kRing);
   const uint64_t longest_piece = slice(longest, builder.strands(), 0).count;
   const Block partials = builder.scratch_per_strand(2 * longest_piece);
   for (uint32_t strand = 0; strand < builder.strands(); ++strand) {

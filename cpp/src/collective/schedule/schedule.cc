@@ -10,7 +10,8 @@ namespace {
 
 /// By Algorithm.
 constexpr std::array<Schedule (*)(const Problem&), kAlgorithmCount> kGenerators = {
-    one_shot, two_shot, ring, recursive_doubling, rabenseifner, binomial, direct, bruck, two_level};
+    one_shot, two_shot, ring,  recursive_doubling, rabenseifner,
+    binomial, direct,   bruck, two_level,          two_shot};
 
 bool well_formed(const Problem& problem) {
   const auto in_group = [&](int32_t rank) { return rank >= 0 && rank < problem.size; };
@@ -30,18 +31,31 @@ bool folds_partially(Algorithm algorithm, OpKind kind) {
   const bool folds =
       kind == OpKind::kAllreduce || kind == OpKind::kReducescatter || kind == OpKind::kReduce;
   return folds && algorithm != Algorithm::kOneShot && algorithm != Algorithm::kTwoShot &&
-         algorithm != Algorithm::kDirect;
+         algorithm != Algorithm::kDirect && algorithm != Algorithm::kServed;
 }
 
 }  // namespace
+
+Problem served_problem(const Problem& contributors, int32_t aggregators, Algorithm folds_as,
+                       int32_t rank) {
+  Problem problem = contributors;
+  problem.size += aggregators;
+  problem.rank = rank;
+  problem.aggregators = aggregators;
+  problem.folds_as = folds_as;
+  problem.topology = nullptr;
+  return problem;
+}
 
 bool supports(Algorithm algorithm, const Problem& problem) {
   if (!well_formed(problem)) return false;
   if (!can_do(algorithm, problem.kind)) return false;
   if (problem.whole && algorithm != Algorithm::kRecursiveDoubling) return false;
   if (problem.at_once && folds_partially(algorithm, problem.kind)) return false;
-  if (problem.aggregators > 0) {
-    return algorithm == Algorithm::kTwoShot && problem.kind == OpKind::kAllreduce;
+  if ((algorithm == Algorithm::kServed) != (problem.aggregators > 0)) return false;
+  if (algorithm == Algorithm::kServed) {
+    return problem.folds_as == Algorithm::kTwoShot ||
+           (problem.folds_as == Algorithm::kRing && !problem.at_once);
   }
   if (algorithm == Algorithm::kTwoLevel &&
       (problem.topology == nullptr || !problem.topology->two_levels())) {

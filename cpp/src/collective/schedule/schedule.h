@@ -69,12 +69,15 @@ struct Step {
 };
 
 /// What decides in which order, and in which groups, the contributions to an element are folded.
-/// Never where the element lies: chunks and slices do not change it.
+/// Chunks do not change it.
 enum class FoldOrder : uint8_t {
   kRank,   ///< Left to right in rank order in one go, as all in-node paths do: the same bits. Also
            ///< where nothing is folded.
   kHosts,  ///< The topology: in rank order inside each host, then over the hosts; a reduce ends
            ///< with the root's host, all others begin with host 0.
+  kRing,   ///< Of an allreduce: the vector is cut into as many blocks as there are contributions,
+           ///< and block b is folded from that of rank b + 1 on around to that of rank b, one by
+           ///< one.
   kOther,  ///< The algorithm, and where the element lies.
 };
 
@@ -110,14 +113,20 @@ struct Problem {
   /// A fold needs whole vectors, two at a time: no slices, no chunks.
   bool whole = false;
   /// Members without a contribution or result (they own shares, fold and send back): group ranks
-  /// size - aggregators .. size - 1. Two-shot allreduce only.
+  /// size - aggregators .. size - 1. A served allreduce has some, and nothing else.
   int32_t aggregators = 0;
+  /// Served: the algorithm of the contributors alone whose bits it gives; two-shot or ring.
+  Algorithm folds_as = Algorithm::kTwoShot;
   /// Longest message of a pipeline, in elements; 0: no pipeline. Applies to two-shot, ring,
   /// broadcast and reduce; for two-level, what a rank puts into its stage at once.
   uint64_t chunk_count = 0;
   /// Who shares a host; borrowed. Null: nobody knows, and nothing depends on it.
   const Topology* topology = nullptr;
 };
+
+/// The served form of an allreduce that `contributors` describes, as group rank `rank` sees it.
+[[nodiscard]] Problem served_problem(const Problem& contributors, int32_t aggregators,
+                                     Algorithm folds_as, int32_t rank);
 
 /// True if the algorithm can do it. False for what is malformed: ranks out of range, counts that
 /// are not per rank, a send to oneself.

@@ -94,17 +94,32 @@ INSTANTIATE_TEST_SUITE_P(Schedules, EveryAlgorithm, testing::ValuesIn(all_combin
                                   std::string(name_of(tested.param.algorithm));
                          });
 
-TEST(TwoShot, TakesAnyNumberOfAggregators) {
+TEST(Served, TakesAnyNumberOfAggregators) {
   std::mt19937_64 random(3);
   for (int32_t size = 2; size <= 20; ++size) {
     for (int32_t aggregators = 1; aggregators < size; ++aggregators) {
       Problem problem = random_problem(OpKind::kAllreduce, size, 100, random);
       problem.aggregators = aggregators;
-      Group group = even_group(problem);
-      choose_in_place(group, random);
-      ASSERT_NO_FATAL_FAILURE(expect_right(group, Algorithm::kTwoShot, random, 2));
+      for (const Algorithm as : {Algorithm::kTwoShot, Algorithm::kRing}) {
+        problem.folds_as = as;
+        Group group = even_group(problem);
+        choose_in_place(group, random);
+        ASSERT_NO_FATAL_FAILURE(expect_right(group, Algorithm::kServed, random, 2));
+      }
     }
   }
+}
+
+TEST(Served, FoldsAsContributorsDoAlone) {
+  Problem problem{.kind = OpKind::kAllreduce, .size = 4, .count = 100};
+  const auto order = [&](Algorithm algorithm) { return generate(problem, algorithm).order; };
+  const FoldOrder ring = order(Algorithm::kRing), two_shot = order(Algorithm::kTwoShot);
+  problem.size = 6;
+  problem.aggregators = 2;
+  EXPECT_EQ(order(Algorithm::kServed), two_shot);
+  problem.folds_as = Algorithm::kRing;
+  EXPECT_EQ(order(Algorithm::kServed), ring);
+  EXPECT_FALSE(supports(Algorithm::kRing, problem)) << "aggregators have nothing to give";
 }
 
 TEST(Direct, SendMeetsRecv) {

@@ -22,6 +22,24 @@ uint64_t bytes_of(const Problem& problem, uint64_t element_bytes) {
   return *std::max_element(problem.counts.begin(), problem.counts.end()) * element_bytes;
 }
 
+/// The algorithm whose bits an operation without aggregators gives, if it may be served.
+std::optional<Algorithm> order_of(Algorithm algorithm) {
+  if (algorithm == Algorithm::kRing) return Algorithm::kRing;
+  const bool by_rank = algorithm == Algorithm::kOneShot || algorithm == Algorithm::kTwoShot;
+  return by_rank ? std::optional(Algorithm::kTwoShot) : std::nullopt;
+}
+
+/// The last rule that covers it, among those that somebody can follow.
+const SelectionRule* rule_for_both(const SelectionTable& table, const Problem& alone,
+                                   const Problem& served, uint64_t element_bytes) {
+  const uint64_t bytes = bytes_of(alone, element_bytes);
+  for (auto rule = table.rules.rbegin(); rule != table.rules.rend(); ++rule) {
+    const bool can = supports(rule->algorithm, alone) || supports(rule->algorithm, served);
+    if (rule->covers(alone.kind, bytes) && can) return &*rule;
+  }
+  return nullptr;
+}
+
 const SelectionRule* rule_for(const SelectionTable& table, const Problem& problem,
                               uint64_t element_bytes) {
   const uint64_t bytes = bytes_of(problem, element_bytes);
@@ -146,6 +164,48 @@ Algorithm choose(const SelectionTable& table, const Problem& problem, uint64_t e
   CORRO_CHECK(least != std::numeric_limits<double>::infinity(), name_of(problem.kind), problem.size,
               problem.rank);
   return best;
+}
+
+std::optional<Problem> choose_served(const SelectionTable& table, const Problem& problem,
+                                     int32_t aggregators, const Topology& with_aggregators,
+                                     uint64_t element_bytes) {
+  if (problem.kind != OpKind::kAllreduce || problem.size < 2) return std::nullopt;
+  const Algorithm alone = choose(table, problem, element_bytes);
+  const auto order = order_of(alone);
+  if (!order) return std::nullopt;
+  Problem served = served_problem(problem, aggregators, *order, problem.rank);
+  served.topology = &with_aggregators;
+  if (!supports(Algorithm::kServed, served)) return std::nullopt;
+  if (const auto* rule = rule_for_both(table, problem, served, element_bytes)) {
+    return rule->algorithm == Algorithm::kServed ? std::optional(served) : std::nullopt;
+  }
+  const auto cost = [&](const Problem& of, Algorithm algorithm) {
+    return modelled_costs_us(of, element_bytes, table.links)[static_cast<size_t>(algorithm)];
+  };
+  const bool less = cost(served, Algorithm::kServed) < cost(problem, alone) * (1 - kRounding);
+  return less ? std::optional(served) : std::nullopt;
+}
+
+Topology with_aggregators(const Topology& contributors, int32_t aggregators) {
+  std::vector<int32_t> hosts;
+  for (int32_t r = 0; r < contributors.size(); ++r) hosts.push_back(contributors.host_of(r));
+  for (int32_t i = 0; i < aggregators; ++i) hosts.push_back(contributors.hosts() + i);
+  return Topology(hosts).without_shared_memory();
+}
+
+std::string describe_served(const SelectionTable& table, const Topology& topology,
+                            int32_t aggregators) {
+  const Topology all = with_aggregators(topology, aggregators);
+  const auto is_served = [&](uint64_t bytes) {
+    const Problem problem = even_problem(OpKind::kAllreduce, topology, bytes);
+    return choose_served(table, problem, aggregators, all, 1).has_value();
+  };
+  for (const uint64_t bytes : sizes_to_look_at(table, OpKind::kAllreduce)) {
+    if (!is_served(bytes)) continue;
+    return fmt::format("allreduce of {} bytes and more: served by {} aggregator{}\n", bytes,
+                       aggregators, aggregators == 1 ? "" : "s");
+  }
+  return "";
 }
 
 std::string describe(const SelectionTable& table, const Topology& topology) {

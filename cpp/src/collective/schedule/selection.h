@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,9 +61,22 @@ inline constexpr uint64_t kPipelineChunkBytes = 256U << 10U;
 [[nodiscard]] Algorithm choose(const SelectionTable& table, const Problem& problem,
                                uint64_t element_bytes);
 
+/// The same choice where `aggregators`, each on a host of its own, stand beside the contributors
+/// that `problem` is about: what is done with them, or none where contributors do better alone. What
+/// they take part in gives the bits of what choose() says, so their number is no part of a result.
+[[nodiscard]] std::optional<Problem> choose_served(const SelectionTable& table,
+                                                   const Problem& problem, int32_t aggregators,
+                                                   const Topology& with_aggregators,
+                                                   uint64_t element_bytes);
+/// A topology, and aggregators on hosts of their own.
+[[nodiscard]] Topology with_aggregators(const Topology& contributors, int32_t aggregators);
+
 /// The table for a group of these hosts' ranks as text: for each operation the sizes at which the
 /// algorithm changes, and the predicted times. Ends with a line feed.
 [[nodiscard]] std::string describe(const SelectionTable& table, const Topology& topology);
+/// From how many bytes on an allreduce of so many aggregators is served: a line, or nothing.
+[[nodiscard]] std::string describe_served(const SelectionTable& table, const Topology& topology,
+                                          int32_t aggregators);
 
 /// A table on the wire has this size, whatever is in it (docs/wire.md).
 inline constexpr size_t kEncodedTableBytes = 56 + kMaxSelectionRules * 18;

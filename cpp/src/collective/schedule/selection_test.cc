@@ -234,5 +234,47 @@ TEST(SelectionTable, RefusesForeignBytes) {
   EXPECT_FALSE(decode_selection_table(BytesView(good).first(good.size() - 1)).ok());
 }
 
+// -- aggregators ----------------------------------------------------------------------------------
+
+/// Four ranks on hosts of their own, with links of 1 Gbit/s.
+struct ServedChoice {
+  Topology topology = Topology(std::vector<int32_t>{0, 1, 2, 3});
+  SelectionTable table{
+      .links = {.same_host = {}, .other_host = {.latency_us = 30, .us_per_byte = 1.0 / 118}}};
+  [[nodiscard]] std::optional<Problem> of(uint64_t bytes, int32_t aggregators) const {
+    const Problem problem{
+        .kind = OpKind::kAllreduce, .size = 4, .count = bytes, .topology = &topology};
+    const Topology all = with_aggregators(topology, aggregators);
+    return choose_served(table, problem, aggregators, all, 1);
+  }
+};
+
+TEST(ServedChoice, TakesAggregatorsForWhatIsLarge) {
+  const ServedChoice choice;
+  EXPECT_FALSE(choice.of(1024, 4));
+  ASSERT_TRUE(choice.of(4 << 20, 4));
+  EXPECT_EQ(choice.of(4 << 20, 4)->size, 8);
+  EXPECT_EQ(choice.of(4 << 20, 4)->folds_as, Algorithm::kTwoShot);
+  EXPECT_THAT(describe_served(choice.table, choice.topology, 4), HasSubstr("4 aggregators"));
+}
+
+TEST(ServedChoice, FollowsTheLastRule) {
+  ServedChoice choice;
+  const auto rules = [&](const char* text) { choice.table.rules = *parse_selection_rules(text); };
+  rules("allreduce=ring");
+  EXPECT_FALSE(choice.of(4 << 20, 4));
+  rules("allreduce=ring,allreduce:1M-=served");
+  EXPECT_FALSE(choice.of(1 << 19, 1));
+  EXPECT_EQ(choice.of(4 << 20, 1)->folds_as, Algorithm::kRing);
+  rules("allreduce=served,allreduce=two_shot");
+  EXPECT_FALSE(choice.of(4 << 20, 4));
+}
+
+TEST(ServedChoice, LeavesAloneWhatFoldsInAnotherOrder) {
+  ServedChoice choice;
+  choice.table.rules = *parse_selection_rules("allreduce=rabenseifner,allreduce=served");
+  EXPECT_FALSE(choice.of(4 << 20, 4));
+}
+
 }  // namespace
 }  // namespace corro::collective

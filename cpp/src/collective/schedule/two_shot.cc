@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "collective/schedule/algorithms.h"
@@ -8,8 +9,8 @@ namespace {
 
 constexpr uint32_t kRounds = 3;
 
-/// Rounds 0 and 1 of a strand, on all ranks: every contributor sends each owner the owner's range;
-/// the owner folds all contributions to `own`, in rank order, in one go.
+/// Round 0 of a strand, on all ranks: every contributor sends each owner the owner's range. The
+/// owner folds all contributions to `own` in the next ones.
 class Gathering {
  public:
   Gathering(Builder& builder, int32_t rank, int32_t contributors, uint64_t longest_own)
@@ -37,9 +38,36 @@ class Gathering {
   }
   /// Where an owner without buffers of its own may put the result.
   [[nodiscard]] Block first_source() const { return sources_.front(); }
+  /// In rank order, in one go, in the round that has begun.
   void fold(Block into) { builder_.fold(into, sources_, true); }
+  /// Contribution after contribution as a ring of the contributors does it with a vector of `count`
+  /// elements: in its block b from rank b + 1 on. In the rounds from 1 on.
+  void fold_around(uint32_t strand, Range own, uint64_t count, Block into) {
+    for (int32_t step = 1; step < contributors_; ++step) {
+      builder_.at(strand, static_cast<uint32_t>(step));
+      for (int32_t block = 0; block < contributors_; ++block) {
+        const Range whole =
+            slice(count, static_cast<uint64_t>(contributors_), static_cast<uint64_t>(block));
+        const uint64_t begin = std::max(whole.begin, own.begin);
+        const uint64_t end = std::min(whole.begin + whole.count, own.begin + own.count);
+        if (begin < end) fold_next(block, step, {begin - own.begin, end - begin}, into);
+      }
+    }
+  }
 
  private:
+  /// Adds one contribution to what those before it have given.
+  void fold_next(int32_t block, int32_t step, Range range, Block into) {
+    const auto source = [&](int32_t place) {
+      const int32_t from = wrap(block + 1 + place, contributors_);
+      return part(sources_[static_cast<size_t>(from)], range.begin, range.count);
+    };
+    const bool first_is_input = source(0).buffer == Buffer::kInput;
+    const Block partial = source(first_is_input ? 1 : 0);
+    const Block folded[] = {step == 1 ? source(0) : partial, source(step)};
+    const bool last = step == contributors_ - 1;
+    builder_.fold(last ? part(into, range.begin, range.count) : partial, folded, last);
+  }
   [[nodiscard]] uint64_t others() const {
     return static_cast<uint64_t>(contributors_ - (contributes_ ? 1 : 0));
   }
@@ -60,7 +88,10 @@ Schedule two_shot_allreduce(const Problem& problem) {
   uint64_t longest = 0;
   for (int32_t i = 0; i < problem.size; ++i)
     longest = std::max(longest, shares.of(i, problem.count).count);
-  Builder builder(strands_for(problem, longest), kRounds);
+  const bool around = problem.folds_as == Algorithm::kRing && contributors > 1;
+  const uint32_t folds = around ? static_cast<uint32_t>(contributors) - 1 : 1;
+  Builder builder(strands_for(problem, longest), kRounds - 1 + folds);
+  if (around) builder.folds_in(FoldOrder::kRing);
   const bool owns = shares.owns(problem.rank);
   const auto piece = [&](int32_t owner, uint32_t strand) {
     return slice(shares.of(owner, problem.count), builder.strands(), strand);
@@ -78,9 +109,13 @@ Schedule two_shot_allreduce(const Problem& problem) {
       gathering.receive(strand, own);
       if (!contributes) result = gathering.first_source();
       builder.at(strand, 1);
-      gathering.fold(result);
+      if (around) {
+        gathering.fold_around(strand, own, problem.count, result);
+      } else {
+        gathering.fold(result);
+      }
     }
-    builder.at(strand, 2);
+    builder.at(strand, 1 + folds);
     for (int32_t i = 1; i < problem.size; ++i) {
       const int32_t to = wrap(problem.rank + i, problem.size);
       if (owns && to < contributors) builder.send(to, result);
@@ -123,7 +158,7 @@ Schedule two_shot_reducescatter(const Problem& problem) {
 
 /// Allreduce: every owner of a share gets it from all contributors, folds it in rank order and
 /// sends the result back. Reducescatter: the first half of that. Cost for P contributors: 2 steps
-/// (1), 2 (P-1)/P n bytes a rank each way.
+/// (1), 2 (P-1)/P n bytes a rank each way. Served: the same with owners that contribute nothing.
 Schedule two_shot(const Problem& problem) {
   return problem.kind == OpKind::kAllreduce ? two_shot_allreduce(problem)
                                             : two_shot_reducescatter(problem);
