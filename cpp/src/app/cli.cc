@@ -315,8 +315,8 @@ void describe_hosts(CLI::App& run, Raw& raw) {
   run.add_option("--sync", raw.run.sync, "Bring this folder to the other hosts first")
       ->type_name("DIR");
   run.add_option("--servers", raw.servers,
-                 "Start so many table servers beside the ranks, on the hosts in turn; \"ranks\": "
-                 "each rank is one, too; default: 0")
+                 "Start so many servers of tables and sums beside the ranks, on hosts without "
+                 "ranks first; \"ranks\": each rank is one of tables; default: 0")
       ->type_name("N|ranks");
   run.add_option("--fan-out", raw.run.fan_out,
                  "Hosts that the launcher, and the agent of each host, starts itself")

@@ -230,6 +230,15 @@ void give_places(std::vector<JobHost>& hosts, const RunOptions& options) {
   }
 }
 
+/// Hosts that are left over are for servers, where there are some: links and memory of their own.
+void add_hosts_of_servers(std::vector<JobHost>& hosts, const NamedHosts& named, int servers,
+                          const PlanInputs& inputs) {
+  for (size_t i = hosts.size(); i < named.hosts.size() && servers > 0; ++i, --servers) {
+    const std::string& name = named.hosts[i].name;
+    hosts.push_back({.name = name, .own = is_here(name, inputs), .ranks = 0, .address = ""});
+  }
+}
+
 /// Which ranks are on which of these hosts.
 Result<std::vector<JobHost>> spread_ranks(const NamedHosts& named, const RunOptions& options,
                                           const PlanInputs& inputs) {
@@ -247,6 +256,7 @@ Result<std::vector<JobHost>> spread_ranks(const NamedHosts& named, const RunOpti
                      .ranks = host.slots,
                      .address = ""});
   }
+  if (!hosts_come && !options.most) add_hosts_of_servers(hosts, named, options.servers, inputs);
   give_places(hosts, options);
   return hosts;
 }
@@ -406,7 +416,7 @@ std::optional<LaunchPlan> plan_without(const LaunchPlan& plan,
 
 Status settle_host(LaunchPlan& plan, size_t host, const agent::Machine& machine) {
   JobHost& settled = plan.job.hosts[host];
-  settled.threads = std::max(1, usable_cores(machine.facts) / settled.slots());
+  settled.threads = std::max(1, usable_cores(machine.facts) / std::max(1, settled.slots()));
   CORRO_ASSIGN(plan.bindings[host],
                decide_binding(plan.options.bind, settled.slots(), machine.processors));
   return {};

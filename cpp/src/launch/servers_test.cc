@@ -44,6 +44,13 @@ TEST(Servers, GoAroundTheHostsAndAreNoRanks) {
   EXPECT_FALSE(servers.find(0, {.job = last.job, .rank = last.rank, .incarnation = 1}));
 }
 
+TEST(Servers, PreferHostsWithoutRanks) {
+  JobFacts facts = job();
+  facts.hosts.push_back({.name = "node3", .first_rank = 2, .ranks = 0, .address = ""});
+  const Servers servers(facts, wire::digest_of("job"));
+  for (size_t server = 0; server < 3; ++server) EXPECT_EQ(servers.host_of(server), 2U);
+}
+
 TEST(Servers, AreAskedOnceAndKilledOnce) {
   Servers servers(job(), {});
   EXPECT_TRUE(servers.over()) << "none was started";

@@ -66,6 +66,14 @@ void add_horovod_names(const JobFacts& job, const Seat& seat, Variables& variabl
 
 }  // namespace
 
+size_t JobFacts::host_of_server(int server) const {
+  std::vector<size_t> around;
+  for (size_t host = 0; host < hosts.size(); ++host)
+    if (hosts[host].slots() == 0) around.push_back(host);
+  const auto turn = static_cast<size_t>(server);
+  return around.empty() ? turn % hosts.size() : around[turn % around.size()];
+}
+
 size_t JobFacts::host_of(int rank) const {
   const auto next = std::ranges::upper_bound(hosts, rank, {}, &JobHost::first_rank);
   return static_cast<size_t>(next - hosts.begin()) - 1;

@@ -56,10 +56,9 @@ struct JobFacts {
   [[nodiscard]] int most_servers() const {
     return servers == 0 && !ranks_serve ? 0 : wire::kMostServers;
   }
-  /// The number of the host of a table server that the job begins with: they go around.
-  [[nodiscard]] size_t host_of_server(int server) const {
-    return static_cast<size_t>(server) % hosts.size();
-  }
+  /// The number of the host of a table server that the job begins with: they go around the hosts
+  /// without places for ranks, or around all if there are none.
+  [[nodiscard]] size_t host_of_server(int server) const;
   /// The name of a host's agent: several may be on one machine.
   [[nodiscard]] std::string agent_on(size_t host) const {
     return host == 0 ? agent : agent + "-" + std::to_string(host);
