@@ -40,6 +40,25 @@ World::World(const WorldOptions& options)
     for (size_t p = 0; p < ranks; ++p) engine.peers.push_back(peer(r, p, std::move(streams[r][p])));
     engines_.push_back(runtime::Engine::create(std::move(engine)).value());
   }
+  if (options.aggregators > 0) add_aggregators();
+}
+
+void World::add_aggregators() {
+  for (int32_t i = 0; i < options_.aggregators; ++i)
+    aggregators_.push_back(std::make_unique<collective::Aggregator>());
+  for (int32_t rank = 0; rank < size(); ++rank) {
+    std::vector<std::unique_ptr<transport::Stream>> streams;
+    for (const auto& aggregator : aggregators_) {
+      auto pair = transport::make_memory_pair({.capacity = options_.stream_bytes,
+                                               .short_moves = options_.short_moves,
+                                               .seed = random_()});
+      streams.push_back(std::move(pair.first));
+      aggregator->admit(rank, std::move(pair.second));
+    }
+    engine(rank).serve(std::make_unique<collective::ServedLinks>(
+        std::move(streams), collective::ServedGroup{.size = size(), .rank = rank},
+        engine(rank).recorder().metrics()));
+  }
 }
 
 runtime::EngineOptions World::options_of(size_t rank, int32_t size) const {
@@ -124,6 +143,10 @@ bool World::poll_once() {
   for (const size_t r : order) {
     const bool rests = options_.rests && engines_[r]->idle();
     if (live_[r] && !rests) moved = engines_[r]->poll(now_) || moved;
+  }
+  for (const auto& aggregator : aggregators_) {
+    if (aggregators_paused_) break;
+    moved = (aggregator != nullptr && aggregator->poll()) || moved;
   }
   return moved;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "collective/aggregator.h"
 #include "collective/operation/request.h"
 #include "runtime/engine.h"
 #include "transport/memory_stream.h"
@@ -35,6 +36,7 @@ struct WorldOptions {
   bool deterministic = false;  ///< As CORRO_DETERMINISTIC=1.
   bool commit = false;         ///< As CORRO_COMMIT=1.
   bool rests = false;          ///< Idle engines are not polled, as a process's would not be.
+  int32_t aggregators = 0;     ///< Beside the engines, each on a host of its own.
 };
 
 /// Hosts of ranks as text: "0112" for one rank on host 0, two on host 1 and one on host 2.
@@ -84,6 +86,13 @@ class World {
   /// The rank is never polled again and its streams break. `told`: the others learn at once that
   /// its process has ended, else each when it sees a broken stream.
   void kill(int32_t rank, bool told = true);
+  [[nodiscard]] const collective::Aggregator& aggregator(int32_t index) const {
+    return *aggregators_[static_cast<size_t>(index)];
+  }
+  /// An aggregator's process ends: nobody polls it again, and its streams break.
+  void kill_aggregator(int32_t index) { aggregators_[static_cast<size_t>(index)].reset(); }
+  /// None of them is polled any more, as if stopped by SIGSTOP.
+  void pause_aggregators() { aggregators_paused_ = true; }
   /// The rank is not polled until resumed, as if stopped by SIGSTOP.
   void stop(int32_t rank) { live_[static_cast<size_t>(rank)] = false; }
   void resume(int32_t rank) { live_[static_cast<size_t>(rank)] = true; }
@@ -96,6 +105,7 @@ class World {
   [[nodiscard]] runtime::EnginePeer peer(size_t of, size_t member,
                                          std::unique_ptr<transport::Stream> stream) const;
   Ends connect(size_t a, size_t b);
+  void add_aggregators();
   bool poll_once();
   bool last_look();
 
@@ -105,6 +115,8 @@ class World {
   std::vector<std::shared_ptr<collective::Segment>> segments_;
   std::vector<std::unique_ptr<runtime::Engine>> engines_;
   std::vector<bool> live_;
+  std::vector<std::unique_ptr<collective::Aggregator>> aggregators_;  ///< Null: ended.
+  bool aggregators_paused_ = false;
   std::map<std::pair<size_t, size_t>, std::shared_ptr<transport::MemoryLink>> links_;
 };
 

@@ -281,7 +281,7 @@ void JobCourse::lose_host(size_t host, const std::string& why, Time now) {
     if (awaited_hosts_.erase(host) > 0 && !resuming()) go_on(now);
     return;
   }
-  servers_.lose_host(host);
+  const std::vector<size_t> servers = servers_.lose_host(host);
   const std::string text = fmt::format("host {} was lost: {}", members_.host_name(host), why);
   if (running_ == 0) return order(Note{fmt::format("corro: {}\n", text)});
   order(Announce{{.kind = EventKind::kLost,
@@ -294,6 +294,8 @@ void JobCourse::lose_host(size_t host, const std::string& why, Time now) {
     ends_[place].lost = text;
     lose_rank(place, now);
   }
+  for (const size_t server : servers)
+    if (goes_on()) lose_server(server, text, now);
 }
 
 /// Its agent was asked to end. The ranks leave at the end of their step, and the agent then.

@@ -293,7 +293,8 @@ Status check_places(const JobRecord& record, int places) {
 std::string describe_host(const LaunchPlan& plan, size_t host) {
   const JobHost& one = plan.job.hosts[host];
   std::string text =
-      one.ranks == 0   ? "no rank yet"
+      one.slots() == 0 ? "servers"
+      : one.ranks == 0 ? "no rank yet"
       : one.ranks == 1 ? fmt::format("rank {}", one.first_rank)
                        : fmt::format("ranks {}-{}", one.first_rank, one.first_rank + one.ranks - 1);
   text += fmt::format(" on {}", one.name);

@@ -23,6 +23,7 @@ Servers::Servers(const JobFacts& job, const wire::Digest& digest)
       begun_with_(static_cast<size_t>(job.servers)),
       most_(static_cast<size_t>(job.most_servers())),
       lost_hosts_(job.hosts.size()) {
+  for (const JobHost& host : job.hosts) for_ranks_.push_back(host.slots() > 0);
   for (int index = 0; index < job.servers; ++index) add(job.host_of_server(index), std::nullopt);
 }
 
@@ -93,19 +94,23 @@ std::optional<size_t> Servers::start_next(Time now) {
   return servers_.size() - 1;
 }
 
-/// That is there; the same one if no other is.
+/// That is there, without places for ranks if there is one; the same one if no other is.
 size_t Servers::host_after(size_t host) const {
-  for (size_t i = 1; i < lost_hosts_.size(); ++i) {
-    const size_t next = (host + i) % lost_hosts_.size();
-    if (!lost_hosts_[next]) return next;
+  for (const bool for_ranks : {false, true}) {
+    for (size_t i = 1; i <= lost_hosts_.size(); ++i) {
+      const size_t next = (host + i) % lost_hosts_.size();
+      if (!lost_hosts_[next] && for_ranks_[next] == for_ranks) return next;
+    }
   }
   return host;
 }
 
-void Servers::lose_host(size_t host) {
+std::vector<size_t> Servers::lose_host(size_t host) {
   lost_hosts_[host] = true;
-  for (Server& server : servers_)
-    if (server.host == host) server.runs = false;
+  std::vector<size_t> lost;
+  for (size_t i = 0; i < servers_.size(); ++i)
+    if (servers_[i].host == host && std::exchange(servers_[i].runs, false)) lost.push_back(i);
+  return lost;
 }
 
 std::optional<int> Servers::end_all(Duration grace, Time now) {

@@ -6,7 +6,8 @@
 //   ending      from end() on no rank runs: SIGTERM, and KILL when the grace is over
 //   over        none runs, or all were killed: what cannot be killed is the fence's matter
 //
-// Server I is on host I mod hosts, and stays there. One that ends while ranks run is replaced: a
+// Servers go around the hosts without places for ranks, or around all where there are none, and each
+// stays where it is. One that ends while ranks run is replaced: a
 // second later the next number, which none has had, is started on the next host that is there, at most as many times as
 // servers began with the job. What it is to keep, ranks tell it (table/service/holders.h). More are
 // started, and some are told to leave, where the user asks for it. A server that leaves ends with
@@ -52,8 +53,8 @@ class Servers {
   void begin();
   /// It has ended. False: that is known.
   bool end(size_t server);
-  /// All of a host, which was lost: none is started there any more.
-  void lose_host(size_t host);
+  /// A host was lost: none is started there any more. Returns those that ran there.
+  std::vector<size_t> lose_host(size_t host);
   /// One has ended that is to be replaced. False: too many were.
   bool replace(size_t server, Time now);
   /// So many more are to be started. FAILED_PRECONDITION if the job has none, or too many.
@@ -99,6 +100,7 @@ class Servers {
   const size_t begun_with_;
   const size_t most_;
   size_t replaced_ = 0;
+  std::vector<bool> for_ranks_;  ///< By host: ranks are there, or may come.
   std::vector<bool> lost_hosts_;
   std::vector<Server> servers_;    ///< By number.
   std::deque<Due> due_;            ///< To be started; times ascend.

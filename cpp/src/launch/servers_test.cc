@@ -51,6 +51,25 @@ TEST(Servers, PreferHostsWithoutRanks) {
   for (size_t server = 0; server < 3; ++server) EXPECT_EQ(servers.host_of(server), 2U);
 }
 
+TEST(Servers, StayOnHostsWithoutRanksWhileThereAreSome) {
+  JobFacts facts = job();
+  facts.servers = 1;
+  facts.hosts.push_back({.name = "node3", .first_rank = 2, .ranks = 0, .address = ""});
+  EXPECT_EQ(facts.nodes(), 2U);
+  Servers servers(facts, wire::digest_of("job"));
+  servers.begin();
+  ASSERT_TRUE(servers.start_more(1, Time{}).ok());
+  const auto more = servers.start_next(Time{});
+  ASSERT_TRUE(more);
+  EXPECT_EQ(servers.host_of(*more), 2U);
+  EXPECT_EQ(servers.lose_host(2), (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(servers.lose_host(2), std::vector<size_t>{});
+  ASSERT_TRUE(servers.replace(0, Time{}));
+  const auto next = servers.start_next(servers.wake());
+  ASSERT_TRUE(next);
+  EXPECT_NE(servers.host_of(*next), 2U) << "it is gone";
+}
+
 TEST(Servers, AreAskedOnceAndKilledOnce) {
   Servers servers(job(), {});
   EXPECT_TRUE(servers.over()) << "none was started";

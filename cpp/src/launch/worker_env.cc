@@ -31,7 +31,7 @@ void add_torchrun_names(const JobFacts& job, const Seat& seat, Variables& variab
     variables[name] = std::to_string(job.ranks);
   variables["LOCAL_WORLD_SIZE"] = std::to_string(host.ranks);
   variables["GROUP_RANK"] = std::to_string(seat.host);
-  variables["GROUP_WORLD_SIZE"] = std::to_string(job.hosts.size());
+  variables["GROUP_WORLD_SIZE"] = std::to_string(job.nodes());
   variables["ROLE_NAME"] = "default";
   variables["MASTER_ADDR"] = master.empty() ? "127.0.0.1" : master;
   variables["MASTER_PORT"] = std::to_string(job.master_port);
@@ -65,6 +65,11 @@ void add_horovod_names(const JobFacts& job, const Seat& seat, Variables& variabl
 }
 
 }  // namespace
+
+size_t JobFacts::nodes() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(hosts, [](const JobHost& host) { return host.slots() > 0; }));
+}
 
 size_t JobFacts::host_of_server(int server) const {
   std::vector<size_t> around;
@@ -121,7 +126,7 @@ Variables worker_variables(const JobFacts& job, const Seat& seat, const Variable
   variables["CORRO_LOCAL_RANK"] = std::to_string(seat.local_rank);
   variables["CORRO_LOCAL_SIZE"] = std::to_string(host.ranks);
   variables["CORRO_NODE_RANK"] = std::to_string(seat.host);
-  variables["CORRO_NODES"] = std::to_string(job.hosts.size());
+  variables["CORRO_NODES"] = std::to_string(job.nodes());
   if (!host.address.empty()) variables["CORRO_LISTEN"] = host.address;
   if (!host.id.empty()) variables["CORRO_HOST_ID"] = host.id;
   variables["CORRO_JOB_ID"] = job.job_id;

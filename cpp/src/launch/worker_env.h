@@ -45,6 +45,8 @@ struct JobFacts {
   int master_port = 0;         ///< Free on the first host.
   std::vector<JobHost> hosts;  ///< In the order of their ranks; at least one.
 
+  /// Hosts with places for ranks.
+  [[nodiscard]] size_t nodes() const;
   /// Ranks that may be there at a time.
   [[nodiscard]] int places() const { return std::max(ranks, most); }
   /// The same job if it began with one in each slot.

@@ -45,6 +45,9 @@ constexpr std::array<MetricInfo, kMetricCount> kMetrics = {{
      "Time in which threads waited for collectives, all together."},
     {"recent_step_ns", kGauge, "nanoseconds", "", "Time of a step, smoothed over ten."},
     {"recent_wait_ns", kGauge, "nanoseconds", "", "Of that what threads waited, smoothed alike."},
+    {"served", kCounter, "operations", "", "Allreduces that servers took part in."},
+    {"served_in_vain", kCounter, "operations", "",
+     "Allreduces in which a server was lost: ranks did them again."},
 }};
 
 }  // namespace

@@ -54,8 +54,10 @@ enum class Metric : uint8_t {
   kWaitNs,
   kRecentStepNs,
   kRecentWaitNs,
+  kServed,
+  kServedInVain,
 };
-inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kRecentWaitNs) + 1;
+inline constexpr size_t kMetricCount = static_cast<size_t>(Metric::kServedInVain) + 1;
 
 enum class MetricKind : uint8_t {
   kCounter,  ///< Only grows.

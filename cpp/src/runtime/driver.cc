@@ -68,6 +68,14 @@ void Driver::close() {
   });
 }
 
+void Driver::serve(std::unique_ptr<collective::ServedLinks> aggregators) {
+  call([&](Engine& engine) {
+    for (int32_t i = 0; i < aggregators->count(); ++i)
+      watch_->add_aggregator(aggregators->endpoint(i).poll_fd());
+    engine.serve(std::move(aggregators));
+  });
+}
+
 /// What was said already gets out first: another rank may wait for it.
 void Driver::flush() {
   const Time until = monotonic_now() + kFlushTime;

@@ -90,6 +90,9 @@ class Driver {
   /// done; throws what it throws.
   void call(const std::function<void(Engine&)>& task);
 
+  /// Engine::serve().
+  void serve(std::unique_ptr<collective::ServedLinks> aggregators);
+
   [[nodiscard]] Timeline& timeline() { return timeline_; }
 
   /// Immutable facts and thread-safe parts of the engine: rank, size, segment, recorder,

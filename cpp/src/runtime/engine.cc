@@ -71,6 +71,12 @@ void Engine::set_selection(collective::SelectionTable table) {
   parts_.options.selection = std::move(table);
 }
 
+void Engine::serve(std::unique_ptr<collective::ServedLinks> aggregators) {
+  CORRO_CHECK(parts_.aggregators == nullptr);
+  parts_.aggregators = std::move(aggregators);
+  groups_.world().serve();
+}
+
 Status Engine::start_epoch(uint32_t epoch, std::vector<MemberId> members) {
   CORRO_TRY(groups_.start_epoch(epoch, std::move(members), now_));
   parts_.peers.start_epoch(epoch);
@@ -195,12 +201,14 @@ void Engine::close_descriptors() {
   ::close(parts_.recorder->fd());
   ::close(segment()->fd());
   parts_.peers.close_descriptors();
+  if (parts_.aggregators != nullptr) parts_.aggregators->close_in_child();
 }
 
 void Engine::close() {
   if (closed_) return;
   const Status cause(Code::kCancelled, "the engine was closed");
   groups_.for_each([&cause](Group& group) { group.close(cause); });
+  if (parts_.aggregators != nullptr) parts_.aggregators->end();
   for (const MemberId member : parts_.peers.close(segment()->header())) parts_.options.wake(member);
   closed_ = true;
 }

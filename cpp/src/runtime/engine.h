@@ -50,6 +50,9 @@ class Engine final {
   void unload(Group& group, LoadedPlan& plan) { groups_.unload(group, plan, now_); }
   /// Every rank sets the same, before the first operation of any group that lives on.
   void set_selection(collective::SelectionTable table);
+  /// Large allreduces of the world may use these from now on: before the first operation of the
+  /// world, on every rank alike.
+  void serve(std::unique_ptr<collective::ServedLinks> aggregators);
   /// The next epoch: `members` by their world rank in it; the peers among them have been added.
   /// Groups of earlier epochs fail with CANCELLED and are to be destroyed, but for their worlds,
   /// which go with their last plan. Arenas stay, and with them the gradients of buckets, whose sets

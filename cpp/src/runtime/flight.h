@@ -23,6 +23,7 @@
 
 #include "collective/fabric.h"
 #include "collective/schedule/selection.h"
+#include "collective/served_links.h"
 #include "graph/executor.h"
 #include "named/fusion.h"
 #include "obs/flight_recorder.h"
@@ -65,7 +66,8 @@ struct EngineParts {
   collective::SegmentPool scratch;  ///< Of operations with a codec.
   std::unique_ptr<obs::FlightRecorder> recorder = nullptr;
   std::unique_ptr<graph::Executor> executor = nullptr;
-  obs::Metrics metrics;  ///< The recorder's.
+  std::unique_ptr<collective::ServedLinks> aggregators = nullptr;  ///< Null: there are none.
+  obs::Metrics metrics;                                            ///< The recorder's.
   obs::TimelineLog timeline = {};
   size_t flights = 0;          ///< Submitted and not over; begin_flight(), end_flight().
   size_t message_flights = 0;  ///< Of these, started and using endpoints.

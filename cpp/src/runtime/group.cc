@@ -9,6 +9,7 @@
 #include "collective/board_fabric.h"
 #include "collective/link_fabric.h"
 #include "collective/operation/members.h"
+#include "collective/served_fabric.h"
 #include "collective/two_level_fabric.h"
 
 namespace corro::runtime {
@@ -56,6 +57,39 @@ Result<std::unique_ptr<collective::Board>> make_board(EngineParts& parts, const 
   return collective::Board::create(lane, own, std::move(members), wake, parts.stages);
 }
 
+collective::Links links_of(const EngineParts& parts, const GroupFacts& facts, const LaneKey& lane) {
+  collective::Links links{
+      .lane = lane, .rank = facts.rank, .endpoints = {}, .world_ranks = facts.world_ranks};
+  for (const MemberId member : facts.members)
+    links.endpoints.push_back(parts.peers.endpoint(member));
+  return links;
+}
+
+/// Aggregators are for all ranks of the epoch that the engine has begun with, in their order.
+bool has_aggregators(const EngineParts& parts, const GroupFacts& facts) {
+  if (parts.aggregators == nullptr) return false;
+  const bool same_epoch = facts.key.epoch == 0;
+  if (!same_epoch || parts.aggregators->group().size != facts.size()) return false;
+  for (int32_t r = 0; r < facts.size(); ++r)
+    if (facts.world_rank(r) != r) return false;
+  return true;
+}
+
+/// Of what aggregators take part in.
+LaneKey served_lane(const LaneKey& lane) { return derive_key(lane, "served"); }
+
+/// A fabric of links, and aggregators beside it if the group has some.
+Made served(EngineParts& parts, const GroupFacts& facts, const LaneKey& lane, Made plain) {
+  if (!has_aggregators(parts, facts)) return plain;
+  return Made(new collective::ServedFabric(std::move(plain),
+                                           {.members = links_of(parts, facts, lane),
+                                            .data = served_lane(lane),
+                                            .hosts = topology_of(parts, facts),
+                                            .timeout = parts.options.timeout},
+                                           parts.options.selection, *parts.aggregators,
+                                           parts.scratch));
+}
+
 /// The board if all members share this host's memory; boards and links if some do; else links.
 Result<Made> make_fabric(EngineParts& parts, const GroupFacts& facts, const LaneKey& lane) {
   collective::Topology topology = topology_of(parts, facts);
@@ -64,14 +98,12 @@ Result<Made> make_fabric(EngineParts& parts, const GroupFacts& facts, const Lane
     CORRO_ASSIGN(auto board, make_board(parts, facts, lane, neighbours));
     return Made(new collective::BoardFabric(std::move(board), parts.scratch));
   }
-  collective::Links links{
-      .lane = lane, .rank = facts.rank, .endpoints = {}, .world_ranks = facts.world_ranks};
-  for (const MemberId member : facts.members)
-    links.endpoints.push_back(parts.peers.endpoint(member));
+  collective::Links links = links_of(parts, facts, lane);
   const collective::SelectionTable& selection = parts.options.selection;
   if (!topology.two_levels())
-    return Made(new collective::LinkFabric(std::move(links), std::move(topology), selection,
-                                           parts.scratch));
+    return served(parts, facts, lane,
+                  Made(new collective::LinkFabric(std::move(links), std::move(topology), selection,
+                                                  parts.scratch)));
   CORRO_ASSIGN(auto board, make_board(parts, facts, lane, neighbours));
   return Made(new collective::TwoLevelFabric(std::move(links), std::move(topology), selection,
                                              std::move(board), parts.scratch));
@@ -114,6 +146,13 @@ Status Group::open() {
   by_messages_ = fabric->traits().by_messages;
   one_shots_ = std::make_unique<GroupLane>(facts_.key, facts_, parts_, std::move(fabric));
   return {};
+}
+
+void Group::serve() {
+  const collective::Topology topology = topology_of(parts_, facts_);
+  if (!by_messages_ || topology.two_levels()) return;
+  auto& fabric = one_shots_->fabric();
+  fabric = served(parts_, facts_, facts_.key, std::move(fabric));
 }
 
 std::string Group::describe_selection() const {
@@ -307,14 +346,21 @@ void Group::close(const Status& cause) {
   if (failed_.ok()) failed_ = cause;
 }
 
+void Group::close_lane(const LaneKey& lane) {
+  for (const MemberId member : facts_.members) {
+    transport::Endpoint* endpoint = parts_.peers.endpoint(member);
+    if (endpoint != nullptr) endpoint->close_lane(lane);
+  }
+}
+
 std::vector<std::unique_ptr<collective::Fabric>> Group::take_fabrics() {
   std::vector<std::unique_ptr<collective::Fabric>> fabrics;
+  const bool is_served = by_messages_ && has_aggregators(parts_, facts_);
   const auto take = [&](GroupLane& lane) {
-    if (lane.fabric()->traits().by_messages) {
-      for (const MemberId member : facts_.members) {
-        transport::Endpoint* endpoint = parts_.peers.endpoint(member);
-        if (endpoint != nullptr) endpoint->close_lane(lane.key());
-      }
+    if (lane.fabric()->traits().by_messages) close_lane(lane.key());
+    if (is_served) {
+      close_lane(served_lane(lane.key()));
+      parts_.aggregators->close_lane(served_lane(lane.key()));
     }
     fabrics.push_back(std::move(lane.fabric()));
   };

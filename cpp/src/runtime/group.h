@@ -28,6 +28,10 @@ class Group {
   /// Opens the lane of one-shots; fails where memory is short. Call first.
   [[nodiscard]] Status open();
 
+  /// The engine has got aggregators: those that were made before this group have none. Before
+  /// anything is submitted to it.
+  void serve();
+
   [[nodiscard]] const GroupFacts& facts() const { return facts_; }
   /// OK, or why the group is dead.
   [[nodiscard]] const Status& failure() const { return failed_; }
@@ -83,6 +87,7 @@ class Group {
   [[nodiscard]] std::vector<std::unique_ptr<collective::Fabric>> take_fabrics();
 
  private:
+  void close_lane(const LaneKey& lane);
   [[nodiscard]] Status refuse(const collective::OpRequest& request);
   void take_failures(Time now);
   void meet(MemberId from, const wire::Control& members, Time now);

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "io/cgroup.h"
 #include "io/process.h"
+#include "runtime/aggregators.h"
 #include "runtime/link_probe.h"
 #include "runtime/liveness_links.h"
 #include "runtime/rendezvous.h"
@@ -32,11 +34,17 @@ int32_t readable_pid(const transport::MeshPeer& peer) {
   return peer.local && io::vm_access_permitted(peer.pid) ? peer.pid : 0;
 }
 
+/// All ranks are over messages: none shares memory with another one.
+bool may_be_served(const Environment& environment, const std::vector<std::string>& hosts) {
+  const std::set<std::string> different(hosts.begin(), hosts.end());
+  return !environment.agent.empty() && (environment.local_tcp || different.size() == hosts.size());
+}
+
 /// Where ranks exchange messages: measures the links of each class, and agrees on how algorithms
 /// are chosen. With CORRO_DETERMINISTIC=1 nothing measured may decide what a result is folded from.
 Status agree_on_selection(Driver& driver, const Environment& environment,
                           std::vector<collective::SelectionRule> rules,
-                          const std::vector<std::string>& hosts, Time deadline) {
+                          const std::vector<std::string>& hosts, uint32_t epoch, Time deadline) {
   if (!driver.engine().world().by_messages() || hosts.size() == 1) return {};
   // In a group of its own: the operations of the world are the program's, and numbered from 1.
   Result<Group*> group = nullptr;
@@ -56,10 +64,18 @@ Status agree_on_selection(Driver& driver, const Environment& environment,
     *link = measured.value_or(*link);
   }
   CORRO_ASSIGN(table, share_selection(driver, **group, table, deadline));
+  std::unique_ptr<collective::ServedLinks> aggregators;
+  if (environment.servers > 0 && !environment.ranks_serve && may_be_served(environment, hosts)) {
+    auto reached =
+        reach_aggregators(environment, rank, static_cast<int32_t>(hosts.size()), deadline);
+    CORRO_ASSIGN(aggregators,
+                 agree_on_aggregators(driver, **group, std::move(reached), table, epoch, deadline));
+  }
   driver.call([&](Engine& engine) {
     (void)engine.destroy_group(**group);
     engine.set_selection(std::move(table));
   });
+  if (aggregators != nullptr) driver.serve(std::move(aggregators));
   return {};
 }
 
@@ -163,7 +179,9 @@ Result<Joined> join_job(const Environment& environment, const JoinOptions& optio
   driver.connector = std::move(met.mesh.connector);
   driver.epochs = options.epochs;
   CORRO_ASSIGN(joined.driver, Driver::create(std::move(driver)));
-  CORRO_TRY(agree_on_selection(*joined.driver, environment, std::move(rules), hosts, deadline));
+  const uint32_t epoch = options.epochs == nullptr ? 0 : options.epochs->epoch();
+  CORRO_TRY(
+      agree_on_selection(*joined.driver, environment, std::move(rules), hosts, epoch, deadline));
   return joined;
 }
 

@@ -70,6 +70,10 @@ void Watch::add_stream(MemberId member, int fd) {
   ++streams_;
 }
 
+void Watch::add_aggregator(int fd) {
+  (void)busy_->add(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP, kDataEvent, io::Trigger::kEdge);
+}
+
 Status Watch::add_processes(const std::vector<int32_t>& pids) {
   pidfds_.resize(pids.size());
   for (size_t r = 0; r < pids.size(); ++r) {

@@ -61,6 +61,8 @@ class Watch {
   /// Watches a stream's descriptor, borrowed; does nothing for -1. For the holder of the baton,
   /// like the next two.
   void add_stream(MemberId member, int fd);
+  /// The same of a stream to who is no member.
+  void add_aggregator(int fd);
   /// Whether it is worth asking who is readable: with one stream a look at it is as cheap.
   [[nodiscard]] bool knows_readable() const { return streams_ > 1; }
   void for_each_readable(const std::function<void(MemberId)>& visit);

@@ -43,8 +43,9 @@ enum class Purpose : uint16_t {
   kJoining = 2,    ///< To tell each other of all ranks while the job starts.
   kBootstrap = 3,  ///< To find each other before that: packets of the agent's protocol follow.
   kTable = 4,      ///< To a table server: messages of table/service follow.
+  kServed = 5,     ///< To a server as an aggregator of allreduces: frames.
 };
-inline constexpr uint16_t kPurposes = 5;
+inline constexpr uint16_t kPurposes = 6;
 
 /// The last word of a server: both sides use this connection from now on. Only after that may the
 /// dialling side take it for lost.

@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "app/program.h"
+#include "app/server/aggregator_thread.h"
 #include "diagnosis/exit_status.h"
 #include "io/socket.h"
 #include "table/service/server.h"
@@ -42,8 +43,14 @@ Result<int> ServerProgram::join_and_serve() {
 bool ServerProgram::stopped() const { return io::wait_ready(stop_.get(), POLLIN, Time{}); }
 
 Result<int> serve_tables(const wire::ServerPlace& place, io::Fd listener, const io::Fd& stop) {
-  const table::TableServer::Options options{
-      .job = place.digest, .secret = place.secret, .index = place.index, .ranks = place.ranks};
+  CORRO_ASSIGN(const auto aggregator, AggregatorThread::start());
+  const table::TableServer::Options options{.job = place.digest,
+                                            .secret = place.secret,
+                                            .index = place.index,
+                                            .ranks = place.ranks,
+                                            .on_sums = [&](int32_t rank, io::Fd connection) {
+                                              aggregator->admit(rank, std::move(connection));
+                                            }};
   CORRO_ASSIGN(const auto server, table::TableServer::create(options, std::move(listener)));
   CORRO_TRY(server->serve_until(stop.get()));
   server->leave();

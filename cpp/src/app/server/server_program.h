@@ -37,7 +37,7 @@ class ServerProgram {
   const Serve serve_;
 };
 
-/// Keeps the tables of the job's ranks.
+/// Keeps the tables of the job's ranks, and takes part in their allreduces (aggregator_thread.h).
 [[nodiscard]] Result<int> serve_tables(const wire::ServerPlace& place, io::Fd listener,
                                        const io::Fd& stop);
 

@@ -137,15 +137,19 @@ class Costs {
     if (problem_.kind == OpKind::kReducescatter) return all_at_once(largest_);
     return 2 * all_at_once(bytes_ / ranks_);
   }
-  /// Contributors also tell each other that they begin, and how it went.
+  /// Contributors also tell each other that they begin, and how it went; and a result that is to be
+  /// in the place of its input is copied there.
   [[nodiscard]] double served() const {
     const int32_t contributors = problem_.size - problem_.aggregators;
     const Shares shares(contributors, problem_.aggregators);
     const double share = bytes_ == 0 ? 0
                                      : static_cast<double>(shares.of(0, problem_.count).count) *
                                            element_bytes_ / bytes_;
+    const bool incast = contributors >= kIncastSenders && share * bytes_ > kIncastBytes;
     return 3 * (link_.latency_us + (ranks_ - 1) * link_.overhead_us) +
-           bytes_ * (1 + share * (contributors - 2)) * link_.us_per_byte;
+           bytes_ * (1 + share * (contributors - 2)) * link_.us_per_byte *
+               (incast ? kIncastFactor : 1) +
+           bytes_ * kCopyUsPerByte;
   }
   [[nodiscard]] double ring() const {
     const double others = ranks_ - 1;

@@ -22,6 +22,11 @@ uint64_t bytes_of(const Problem& problem, uint64_t element_bytes) {
   return *std::max_element(problem.counts.begin(), problem.counts.end()) * element_bytes;
 }
 
+/// Below it two rounds of words cost more than shares of links bring (docs/design/0054-aggregators.md).
+constexpr uint64_t kLeastServedBytes = 4U << 20U;
+/// From it on nothing is: in place, a result lies apart until all ranks have theirs.
+constexpr uint64_t kTooManyServedBytes = 256U << 20U;
+
 /// The algorithm whose bits an operation without aggregators gives, if it may be served.
 std::optional<Algorithm> order_of(Algorithm algorithm) {
   if (algorithm == Algorithm::kRing) return Algorithm::kRing;
@@ -179,6 +184,8 @@ std::optional<Problem> choose_served(const SelectionTable& table, const Problem&
   if (const auto* rule = rule_for_both(table, problem, served, element_bytes)) {
     return rule->algorithm == Algorithm::kServed ? std::optional(served) : std::nullopt;
   }
+  const uint64_t bytes = bytes_of(problem, element_bytes);
+  if (bytes < kLeastServedBytes || bytes >= kTooManyServedBytes) return std::nullopt;
   const auto cost = [&](const Problem& of, Algorithm algorithm) {
     return modelled_costs_us(of, element_bytes, table.links)[static_cast<size_t>(algorithm)];
   };
@@ -200,12 +207,21 @@ std::string describe_served(const SelectionTable& table, const Topology& topolog
     const Problem problem = even_problem(OpKind::kAllreduce, topology, bytes);
     return choose_served(table, problem, aggregators, all, 1).has_value();
   };
+  std::optional<uint64_t> least;
+  std::string text;
+  const auto add = [&](const std::string& sizes) {
+    text += fmt::format("allreduce of {}: served by {} aggregator{}\n", sizes, aggregators,
+                        aggregators == 1 ? "" : "s");
+  };
   for (const uint64_t bytes : sizes_to_look_at(table, OpKind::kAllreduce)) {
-    if (!is_served(bytes)) continue;
-    return fmt::format("allreduce of {} bytes and more: served by {} aggregator{}\n", bytes,
-                       aggregators, aggregators == 1 ? "" : "s");
+    if (is_served(bytes) == least.has_value()) continue;
+    if (least)
+      add(fmt::format("{} to {} bytes", *std::exchange(least, std::nullopt), bytes - 1));
+    else
+      least = bytes;
   }
-  return "";
+  if (least) add(fmt::format("{} bytes and more", *least));
+  return text;
 }
 
 std::string describe(const SelectionTable& table, const Topology& topology) {

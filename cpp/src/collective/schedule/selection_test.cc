@@ -252,10 +252,13 @@ struct ServedChoice {
 TEST(ServedChoice, TakesAggregatorsForWhatIsLarge) {
   const ServedChoice choice;
   EXPECT_FALSE(choice.of(1024, 4));
+  EXPECT_FALSE(choice.of((4 << 20) - 1, 4)) << "where the model alone would take them";
   ASSERT_TRUE(choice.of(4 << 20, 4));
   EXPECT_EQ(choice.of(4 << 20, 4)->size, 8);
   EXPECT_EQ(choice.of(4 << 20, 4)->folds_as, Algorithm::kTwoShot);
-  EXPECT_THAT(describe_served(choice.table, choice.topology, 4), HasSubstr("4 aggregators"));
+  EXPECT_FALSE(choice.of(256 << 20, 4));
+  EXPECT_EQ(describe_served(choice.table, choice.topology, 4),
+            "allreduce of 4194304 to 268435455 bytes: served by 4 aggregators\n");
 }
 
 TEST(ServedChoice, FollowsTheLastRule) {

@@ -112,11 +112,20 @@ void TableServer::close(int fd) {
   clients_.erase(fd);
 }
 
+/// It is another one's from now on.
+void TableServer::give_away(int fd) {
+  loop_.forget(fd);
+  ServerConnection& connection = *clients_.at(fd).connection;
+  if (options_.on_sums) options_.on_sums(connection.rank(), connection.release());
+  clients_.erase(fd);
+}
+
 void TableServer::on_ready(int fd) {
   const auto found = clients_.find(fd);
   if (found == clients_.end()) return;
   // Its worker comes again if it has not finished; there is nobody to tell otherwise.
-  if (!advance(found->second).ok()) close(fd);
+  if (!advance(found->second).ok()) return close(fd);
+  if (found->second.connection->is_for_sums()) give_away(fd);
 }
 
 Status TableServer::advance(Client& client) {
@@ -133,6 +142,7 @@ Status TableServer::advance(Client& client) {
     CORRO_TRY(status);
   }
   CORRO_TRY(connection.flush());
+  if (connection.is_for_sums()) return {};
   watch(client);
   return {};
 }

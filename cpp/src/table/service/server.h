@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,6 +37,8 @@ class TableServer {
     wire::Secret secret{};
     int32_t index = 0;  ///< Of this server.
     int32_t ranks = 1;  ///< Of the job.
+    /// Takes a rank's connection that is for sums. Null: such ones are turned away.
+    std::function<void(int32_t rank, io::Fd connection)> on_sums = {};
   };
 
   /// `listener`: of listen_tcp().
@@ -67,6 +70,7 @@ class TableServer {
   void on_ready(int fd);
   Status advance(Client& client);
   void close(int fd);
+  void give_away(int fd);
   void close_strangers(Time now);
   void watch(Client& client);
 

@@ -31,7 +31,8 @@ Status ServerConnection::shake_hands() {
       if (!sent) return {Code::kUnavailable, "takes nothing"};
     }
   }
-  if (handshake_->purpose() != wire::Purpose::kTable)
+  is_for_sums_ = handshake_->purpose() == wire::Purpose::kServed;
+  if (!is_for_sums_ && handshake_->purpose() != wire::Purpose::kTable)
     return {Code::kInvalidArgument, "wants no table"};
   rank_ = handshake_->peer_rank();
   handshake_.reset();
@@ -42,7 +43,7 @@ Status ServerConnection::shake_hands() {
 Result<std::optional<ServerConnection::Message>> ServerConnection::receive() {
   if (handshake_) {
     CORRO_TRY(shake_hands());
-    if (handshake_) return std::optional<Message>();
+    if (handshake_ || is_for_sums_) return std::optional<Message>();
   }
   if (!arriving_) {
     CORRO_ASSIGN(const bool all, fill(raw_header_, header_filled_));

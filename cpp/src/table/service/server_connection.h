@@ -46,6 +46,9 @@ class ServerConnection {
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] bool is_known() const { return !handshake_.has_value(); }
+  /// It is known, and is for something else than tables: release() gives it away.
+  [[nodiscard]] bool is_for_sums() const { return is_for_sums_; }
+  [[nodiscard]] io::Fd release() { return std::move(fd_); }
   [[nodiscard]] Time accepted() const { return accepted_; }
   /// Of the worker; -1 until it is known.
   [[nodiscard]] int32_t rank() const { return rank_; }
@@ -61,6 +64,7 @@ class ServerConnection {
   std::optional<wire::ServerHandshake> handshake_;
   Time accepted_;
   int32_t rank_ = -1;
+  bool is_for_sums_ = false;
   std::array<std::byte, kHeaderBytes> raw_header_{};
   size_t header_filled_ = 0;
   std::optional<Message> arriving_;
