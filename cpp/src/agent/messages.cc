@@ -61,7 +61,7 @@ void fields(Is<obs::TrainingProgress> auto& o, auto& a) { a(o.step), a(o.of); }
 void fields(Is<obs::LoggedValue> auto& o, auto& a) { a(o.name), a(o.value), a(o.step); }
 void fields(Is<obs::ProcessSnapshot> auto& o, auto& a) {
   a(o.rank), a(o.size), a(o.pid), a(o.step), a(o.operations), a(o.recent), a(o.times);
-  a(o.progress), a(o.logged);
+  a(o.progress), a(o.logged), a(o.steps.taken), a(o.steps.waited);
 }
 void fields(Is<diagnosis::RankEnd> auto& o, auto& a) {
   a(o.rank), a(o.pid), a(o.ended), a(o.stopped), a(o.status), a(o.out_of_memory), a(o.crash);
@@ -182,6 +182,15 @@ class FieldWriter {
   }
   void operator()(const Duration& value) { out_.write(static_cast<int64_t>(value.count())); }
   void operator()(const std::string& text) { out_.write_string(text); }
+  /// Of its buckets those that have something.
+  void operator()(const DurationHistogram& histogram) {
+    const auto empty = std::ranges::count(histogram.counts, 0U);
+    (*this)(histogram.sum_ns);
+    (*this)(static_cast<uint8_t>(histogram.counts.size() - static_cast<size_t>(empty)));
+    for (size_t i = 0; i < histogram.counts.size(); ++i) {
+      if (histogram.counts[i] > 0) (*this)(static_cast<uint8_t>(i)), (*this)(histogram.counts[i]);
+    }
+  }
   template <size_t N>
   void operator()(const std::array<std::byte, N>& bytes) {
     out_.write_bytes(bytes);
@@ -251,6 +260,21 @@ class FieldReader {
     int64_t count = 0;
     (*this)(count);
     value = Duration(count);
+  }
+  /// In order, each once: so there is one way to write them.
+  void operator()(DurationHistogram& histogram) {
+    (*this)(histogram.sum_ns);
+    uint8_t left = 0;
+    (*this)(left);
+    for (size_t next = 0; ok_ && left > 0; --left) {
+      uint8_t bucket = 0;
+      (*this)(bucket);
+      ok_ = ok_ && bucket >= next && bucket < kDurationBuckets;
+      if (!ok_) return;
+      (*this)(histogram.counts[bucket]);
+      ok_ = ok_ && histogram.counts[bucket] > 0;
+      next = size_t{bucket} + 1;
+    }
   }
   void operator()(std::string& text) { take(in_.read_string(kMaxMessageBytes), text); }
   template <size_t N>

@@ -43,6 +43,9 @@ diagnosis::RankEnd some_end() {
   end.flight->times = {.steps = 16, .step_ns = 400, .wait_ns = 100};
   end.flight->progress = {.step = 17, .of = 90};
   end.flight->logged = {{.name = "loss", .value = 0.5, .step = 17}, {.name = "güte", .value = -1}};
+  end.flight->steps.taken.add(std::chrono::milliseconds(3));
+  end.flight->steps.taken.add(std::chrono::hours(1));
+  end.flight->steps.waited.add(std::chrono::milliseconds(1));
   end.at = {"data.py", 3, "load", "next(it)"};
   end.paused = true;
   return end;
@@ -197,10 +200,12 @@ TEST(Messages, WhatARankLogsIsOnTheWireAsDocumented) {
   seen.end.flight = obs::ProcessSnapshot{.times = {.steps = 16, .step_ns = 400, .wait_ns = 100},
                                          .progress = {{.step = 17, .of = 90}},
                                          .logged = {{.name = "ab", .value = 0.5, .step = 17}}};
+  seen.end.flight->steps.taken.add(std::chrono::milliseconds(3));
   const Bytes encoded = encode_message({some_subject(), seen});
   constexpr size_t kAfter = 4 * 4 + 1 + 8;  // Where its code was, paused, and the clock.
   constexpr size_t kLogged = 3 * 8 + 1 + 2 * 8 + 4 + (4 + 2) + 2 * 8;
-  ByteReader in(BytesView(encoded).last(kLogged + kAfter));
+  constexpr size_t kHistograms = (8 + 1 + 1 + 8) + (8 + 1);
+  ByteReader in(BytesView(encoded).last(kLogged + kHistograms + kAfter));
   EXPECT_EQ(in.read<uint64_t>(), 16U);
   EXPECT_EQ(in.read<uint64_t>(), 400U);
   EXPECT_EQ(in.read<uint64_t>(), 100U);
@@ -211,6 +216,32 @@ TEST(Messages, WhatARankLogsIsOnTheWireAsDocumented) {
   EXPECT_EQ(in.read_string(9), "ab");
   EXPECT_EQ(in.read<uint64_t>(), std::bit_cast<uint64_t>(0.5));
   EXPECT_EQ(in.read<uint64_t>(), 17U);
+  EXPECT_EQ(in.read<uint64_t>(), 3'000'000U) << "of the steps";
+  EXPECT_EQ(in.read<uint8_t>(), 1) << "bucket";
+  EXPECT_EQ(in.read<uint8_t>(), bucket_of(std::chrono::milliseconds(3)));
+  EXPECT_EQ(in.read<uint64_t>(), 1U);
+  EXPECT_EQ(in.read<uint64_t>(), 0U) << "waited";
+  EXPECT_EQ(in.read<uint8_t>(), 0);
+}
+
+TEST(Messages, BucketsComeInOrderAndHaveSomething) {
+  Seen seen{.end = {}, .clock = {}};
+  seen.end.flight = obs::ProcessSnapshot{};
+  seen.end.flight->steps.waited.add(std::chrono::milliseconds(1));
+  seen.end.flight->steps.waited.add(std::chrono::milliseconds(2));
+  const Bytes encoded = encode_message({some_subject(), seen});
+  constexpr size_t kAfter = 4 * 4 + 1 + 8;
+  constexpr size_t kBucket = 1 + 8;
+  const auto is_read = [&](size_t from_end, uint8_t byte) {
+    Bytes changed = encoded;
+    changed[changed.size() - kAfter - from_end] = std::byte{byte};
+    return decode_message(without_length(changed)).ok();
+  };
+  EXPECT_TRUE(is_read(kBucket, 1));
+  EXPECT_TRUE(is_read(kBucket, kDurationBuckets - 1));
+  EXPECT_FALSE(is_read(kBucket, kDurationBuckets)) << "there is none";
+  EXPECT_FALSE(is_read(kBucket, 0)) << "it was there";
+  EXPECT_FALSE(is_read(kBucket - 1, 0)) << "it has nothing";
 }
 
 TEST(Messages, MoreThanAProcessCanLogIsRefused) {

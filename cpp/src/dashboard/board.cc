@@ -51,6 +51,14 @@ void Board::show(JobPicture picture, UnixTime now) {
   picture_ = std::move(picture);
   note_step(now);
   note_metrics(now);
+  for (const RankRow& one : picture_.ranks)
+    if (one.steps.taken.sum_ns > 0) histograms_[one.member] = one.steps;
+}
+
+StepHistograms Board::step_histograms() const {
+  StepHistograms all;
+  for (const auto& [member, steps] : histograms_) all += steps;
+  return all;
 }
 
 void Board::note_step(UnixTime now) {

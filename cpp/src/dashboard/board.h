@@ -45,6 +45,8 @@ class Board {
   [[nodiscard]] uint64_t count(const std::string& kind) const;
   /// Times that ranks have waited too long.
   [[nodiscard]] uint64_t waits() const { return waits_; }
+  /// Of all processes that there ever were.
+  [[nodiscard]] StepHistograms step_histograms() const;
   /// Of the last checkpoint; none: there is none.
   [[nodiscard]] const std::optional<uint64_t>& checkpoint() const { return checkpoint_; }
 
@@ -57,6 +59,7 @@ class Board {
   std::vector<StepPoint> steps_;
   std::vector<Course> courses_;
   std::map<std::string, uint64_t> counts_;
+  std::map<std::string, StepHistograms> histograms_;  ///< By member.
   uint64_t waits_ = 0;
   std::optional<uint64_t> checkpoint_;
 };

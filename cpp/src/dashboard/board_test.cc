@@ -1,5 +1,6 @@
 #include "dashboard/board.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -153,6 +154,26 @@ TEST(Board, MetricsHaveOneSeriesForEachName) {
   EXPECT_THAT(text, HasSubstr(R"(corro_log_value{name="a\"b\\"} NaN)"));
   EXPECT_THAT(text, HasSubstr("\ncorro_job_steps 30\n"));
   EXPECT_THAT(text, HasSubstr("\ncorro_job_eta_seconds 52\n"));
+}
+
+TEST(Board, HistogramsHaveTheStepsOfThoseThatAreNoMore) {
+  Board board;
+  JobPicture picture = picture_of(3, 4);
+  for (RankRow& row : picture.ranks) {
+    row.member = fmt::format("member {}", row.place);
+    row.steps.taken.add(std::chrono::seconds(2));
+  }
+  board.show(picture, kStart);
+  picture.ranks[0].member = "another one";
+  board.show(picture, kStart);
+  const std::string text = write_metrics(board, kStart);
+  const size_t members = picture.ranks.size() + 1;
+  EXPECT_THAT(text, HasSubstr("# TYPE corro_job_step_duration_seconds histogram\n"
+                              "corro_job_step_duration_seconds_bucket{le=\"0.001\"} 0\n"));
+  EXPECT_THAT(text,
+              HasSubstr(fmt::format("\ncorro_job_step_duration_seconds_sum {}\n", 2 * members)));
+  EXPECT_THAT(text,
+              HasSubstr(fmt::format("\ncorro_job_step_duration_seconds_count {}\n", members)));
 }
 
 TEST(Board, TextThatIsNoUtf8IsStillJson) {

@@ -23,6 +23,10 @@ class MetricLines {
     text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
   }
   void line(const std::string& line) { text_ += line; }
+  void add(const char* name, const char* help, const DurationHistogram& histogram) {
+    describe(name, "histogram", help);
+    text_ += prometheus_lines(histogram, name, "");
+  }
   [[nodiscard]] std::string take() { return std::move(text_); }
 
  private:
@@ -76,6 +80,10 @@ std::string write_metrics(const Board& board, UnixTime now) {
     out.add("corro_job_step_min", "gauge", "The least step of a running rank.", range->least);
     out.add("corro_job_step_max", "gauge", "The greatest step of a running rank.", range->most);
   }
+  const StepHistograms steps = board.step_histograms();
+  out.add("corro_job_step_duration_seconds", "How long steps of ranks took.", steps.taken);
+  out.add("corro_job_step_wait_duration_seconds",
+          "How long ranks waited in a step for collectives.", steps.waited);
   add_training(out, board, now);
   if (board.checkpoint())
     out.add("corro_job_checkpoint_step", "gauge", "The step of the last checkpoint.",

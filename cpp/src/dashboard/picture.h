@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/duration_histogram.h"
 #include "base/unix_time.h"
 
 namespace corro::dashboard {
@@ -48,6 +49,7 @@ struct RankRow {
   std::optional<double> step_seconds = {};  ///< That a step takes; none: none has ended.
   std::optional<double> wait_share = {};    ///< Which part of that it waits: 0 to 1.
   std::vector<LoggedValue> values = {};
+  StepHistograms steps = {};  ///< That have ended; of the process, not of the place.
 };
 
 enum class JobState : uint8_t {

@@ -221,7 +221,8 @@ std::string format_patients_metrics(const std::vector<Patient>& patients, const 
                          .host = host,
                          .rank = patient.flight.rank,
                          .pid = patient.pid,
-                         .values = patient.flight.metrics});
+                         .values = patient.flight.metrics,
+                         .steps = patient.flight.steps});
   }
   return obs::format_exposition(processes);
 }

@@ -41,6 +41,7 @@ void add_training(RankRow& row, const obs::ProcessSnapshot& flight) {
     // Several threads may have waited at once.
     row.wait_share = std::min(1.0, static_cast<double>(flight.times.wait_ns) / took);
   }
+  row.steps = flight.steps;
   for (const obs::LoggedValue& one : flight.logged)
     row.values.push_back({.name = one.name, .value = one.value, .step = one.step});
 }

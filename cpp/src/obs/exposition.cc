@@ -19,9 +19,13 @@ std::string escape(const std::string& text) {
   return escaped;
 }
 
+std::string labels_of(const LabelledMetrics& process) {
+  return fmt::format(R"(job="{}",host="{}",rank="{}",pid="{}")", escape(process.job),
+                     escape(process.host), process.rank, process.pid);
+}
+
 std::string labels_of(const LabelledMetrics& process, const MetricInfo& metric) {
-  std::string labels = fmt::format(R"(job="{}",host="{}",rank="{}",pid="{}")", escape(process.job),
-                                   escape(process.host), process.rank, process.pid);
+  std::string labels = labels_of(process);
   if (!metric.transport.empty()) labels += fmt::format(R"(,transport="{}")", metric.transport);
   return labels;
 }
@@ -40,6 +44,17 @@ std::string value_for_prometheus(const MetricInfo& metric, uint64_t value) {
   constexpr double kNanosecond = 1e-9;
   return is_time(metric) ? fmt::format("{}", static_cast<double>(value) * kNanosecond)
                          : fmt::format("{}", value);
+}
+
+std::string histograms_of(std::span<const LabelledMetrics> processes, std::string_view name,
+                          std::string_view help, DurationHistogram StepHistograms::* which) {
+  std::string text;
+  for (const LabelledMetrics& process : processes) {
+    if (process.steps.taken.count() > 0)
+      text += prometheus_lines(process.steps.*which, name, labels_of(process));
+  }
+  if (text.empty()) return text;
+  return fmt::format("# HELP {} {}\n# TYPE {} histogram\n", name, help, name) + text;
 }
 
 }  // namespace
@@ -63,6 +78,11 @@ std::string format_exposition(std::span<const LabelledMetrics> processes) {
                           value_for_prometheus(metric, process.values[i]));
     }
   }
+  text += histograms_of(processes, "corro_step_duration_seconds", "How long steps took.",
+                        &StepHistograms::taken);
+  text +=
+      histograms_of(processes, "corro_step_wait_duration_seconds",
+                    "How long threads waited in a step, all together.", &StepHistograms::waited);
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/duration_histogram.h"
 #include "obs/metrics.h"
 
 namespace corro::obs {
@@ -15,10 +16,11 @@ struct LabelledMetrics {
   int32_t rank = -1;
   int32_t pid = 0;  ///< Also tells processes without a job apart.
   MetricValues values;
+  StepHistograms steps = {};
 };
 
 /// For each metric its HELP, its TYPE, and a line for each process that has it. A counter's name
-/// ends in _total. Pure.
+/// ends in _total. Then the histograms of those whose steps have ended. Pure.
 [[nodiscard]] std::string format_exposition(std::span<const LabelledMetrics> processes);
 
 }  // namespace corro::obs

@@ -58,6 +58,19 @@ TEST(Exposition, TimesAreInSeconds) {
   EXPECT_THAT(text, HasSubstr("# TYPE corro_recent_step_seconds gauge\n"));
 }
 
+TEST(Exposition, HistogramsAreOfThoseWhoseStepsHaveEnded) {
+  LabelledMetrics made = process(1);
+  made.steps.taken.add(std::chrono::milliseconds(3));
+  made.steps.waited.add(std::chrono::milliseconds(1));
+  const std::string text = format_exposition(std::vector{process(0), made});
+  EXPECT_THAT(text, HasSubstr("# TYPE corro_step_duration_seconds histogram\n"
+                              R"(corro_step_duration_seconds_bucket{job="night",host="node7",)"
+                              R"(rank="1",pid="101",le="0.001"} 0)"));
+  EXPECT_THAT(text, HasSubstr(R"(corro_step_wait_duration_seconds_sum{job="night",host="node7",)"
+                              R"(rank="1",pid="101"} 0.001)"));
+  EXPECT_THAT(format_exposition(std::vector{process(0)}), Not(HasSubstr("histogram")));
+}
+
 TEST(Exposition, TransportsAreALabelOfOneMetric) {
   const std::string text = format_exposition(std::vector{process(0)});
   EXPECT_THAT(text, HasSubstr("# TYPE corro_bytes_sent_total counter\n"

@@ -61,6 +61,13 @@ std::optional<TrainingProgress> read_progress(const FlightLogged& logged, uint64
   return TrainingProgress{.step = step + logged.ahead.load(kNewest), .of = of};
 }
 
+DurationHistogram read_histogram(const StepBuckets& buckets, uint64_t sum_ns) {
+  DurationHistogram histogram{.counts = {}, .sum_ns = sum_ns};
+  for (size_t i = 0; i < buckets.size(); ++i)
+    histogram.counts[i] = buckets[i].load(std::memory_order_relaxed);
+  return histogram;
+}
+
 bool unpack_what(uint64_t what, OpRecord& op) {
   const auto kind = static_cast<uint8_t>(what);
   const auto dtype = static_cast<uint8_t>(what >> 8U);
@@ -160,6 +167,9 @@ ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity) {
   snapshot.times = {.steps = value_of(Metric::kSteps),
                     .step_ns = value_of(Metric::kRecentStepNs),
                     .wait_ns = value_of(Metric::kRecentWaitNs)};
+  const auto& steps = *reinterpret_cast<const FlightSteps*>(memory + kFlightStepsAt);
+  snapshot.steps = {.taken = read_histogram(steps.taken, value_of(Metric::kStepNs)),
+                    .waited = read_histogram(steps.waited, value_of(Metric::kStepWaitNs))};
   snapshot.logged = read_logged(logged);
   for (TracedOp& one : trace_memory(memory, capacity).operations)
     snapshot.recent.push_back(std::move(one.op));

@@ -1,5 +1,5 @@
-// The memory of a flight recorder: one header, the metrics, what the program logs, then `capacity`
-// records. Private to obs/. Byte tables: docs/wire.md.
+// The memory of a flight recorder: one header, the metrics, what the program logs, histograms of its
+// steps, then `capacity` records. Private to obs/. Byte tables: docs/wire.md.
 //
 // Every field is a lock-free atomic, so a reader in the same process, in another one, or after the
 // writer's death sees whole words. A record is valid when its `sequence` is the same, and not 0,
@@ -24,7 +24,7 @@
 
 namespace corro::obs {
 
-inline constexpr uint64_t kFlightMagic = 0x34544C464F52524FULL;    // "ORROFLT4"
+inline constexpr uint64_t kFlightMagic = 0x35544C464F52524FULL;    // "ORROFLT5"
 inline constexpr uint64_t kFlightKind = kFlightMagic << 8U >> 8U;  // Without the version.
 inline constexpr uint32_t kMaxFlightCapacity = 1U << 16U;
 inline constexpr size_t kFlightNameBytes = 32;
@@ -59,6 +59,14 @@ struct alignas(64) FlightLogged {
   std::array<LoggedCell, kMostLogged> cells;  ///< Those with a name come first.
 };
 
+using StepBuckets = std::array<std::atomic<uint64_t>, kDurationBuckets>;
+
+/// Only grow. Their sums are Metric::kStepNs and kStepWaitNs.
+struct alignas(64) FlightSteps {
+  StepBuckets taken;
+  StepBuckets waited;
+};
+
 struct alignas(64) FlightRecord {
   std::atomic<uint64_t> sequence;  ///< 0 while begin() fills the record.
   std::atomic<uint64_t> op_id;
@@ -89,10 +97,12 @@ static_assert(offsetof(FlightLogged, ahead) == 8 && offsetof(FlightLogged, cells
               offsetof(LoggedCell, value) == 8 && offsetof(LoggedCell, step) == 16 &&
               offsetof(LoggedCell, name) == 24 && sizeof(LoggedCell) == 56 &&
               sizeof(FlightLogged) == 960);
+static_assert(offsetof(FlightSteps, waited) == 136 && sizeof(FlightSteps) == 320);
 
 inline constexpr size_t kFlightMetricsAt = sizeof(FlightHeader);
 inline constexpr size_t kFlightLoggedAt = kFlightMetricsAt + sizeof(FlightMetrics);
-inline constexpr size_t kFlightRecordsAt = kFlightLoggedAt + sizeof(FlightLogged);
+inline constexpr size_t kFlightStepsAt = kFlightLoggedAt + sizeof(FlightLogged);
+inline constexpr size_t kFlightRecordsAt = kFlightStepsAt + sizeof(FlightSteps);
 
 /// Stores the text, cut where a 0 still follows it.
 template <size_t N>

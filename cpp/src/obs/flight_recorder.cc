@@ -103,7 +103,9 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(Options options) 
   impl->steps.emplace(
       impl->metrics,
       std::shared_ptr<FlightLogged>(
-          impl->memory, reinterpret_cast<FlightLogged*>(impl->memory.get() + kFlightLoggedAt)));
+          impl->memory, reinterpret_cast<FlightLogged*>(impl->memory.get() + kFlightLoggedAt)),
+      std::shared_ptr<FlightSteps>(
+          impl->memory, reinterpret_cast<FlightSteps*>(impl->memory.get() + kFlightStepsAt)));
   impl->metrics.set(Metric::kRanks, static_cast<uint64_t>(options.size));
   FlightHeader& header = impl->header();
   header.capacity.store(options.capacity, kPublish);

@@ -74,6 +74,7 @@ struct ProcessSnapshot {
   std::vector<OpSnapshot> recent = {};  ///< Oldest first; at most the ring's capacity.
   MetricValues metrics = {};
   StepTimes times = {};
+  StepHistograms steps = {};                      ///< That have ended.
   std::optional<TrainingProgress> progress = {};  ///< None: how long the training is was not told.
   std::vector<LoggedValue> logged = {};           ///< At most kMostLogged.
 };

@@ -40,8 +40,9 @@ bool is_called(const LoggedCell& cell, std::string_view name) {
 
 }  // namespace
 
-StepLog::StepLog(Metrics metrics, std::shared_ptr<FlightLogged> cells)
-    : metrics_(std::move(metrics)), cells_(std::move(cells)) {}
+StepLog::StepLog(Metrics metrics, std::shared_ptr<FlightLogged> cells,
+                 std::shared_ptr<FlightSteps> steps)
+    : metrics_(std::move(metrics)), cells_(std::move(cells)), steps_(std::move(steps)) {}
 
 void StepLog::set_step(uint64_t step, Time now) {
   auto state = state_.lock();
@@ -71,6 +72,12 @@ void StepLog::end_step(const State& state, uint64_t steps, Time now) const {
   metrics_.add(Metric::kStepNs, took);
   metrics_.add(Metric::kStepWaitNs, waited);
   metrics_.add(Metric::kSteps, steps);
+  const auto count = [steps](StepBuckets& buckets, uint64_t ns) {
+    auto& bucket = buckets[bucket_of(Duration(static_cast<int64_t>(ns / steps)))];
+    bucket.store(bucket.load(std::memory_order_relaxed) + steps, std::memory_order_relaxed);
+  };
+  count(steps_->taken, took);
+  count(steps_->waited, waited);
 }
 
 void StepLog::add_wait(Duration waited) const {

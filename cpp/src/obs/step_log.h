@@ -5,8 +5,9 @@
 //   CORRO_TRY(recorder->steps().log(12, values, {.steps = 1000}));
 //
 // A step ends where the next one begins. set_step() adds the time between two calls to the metrics
-// steps and step_ns, and what callers have waited in it (add_wait) to step_wait_ns. A first call, and
-// one with a smaller step (the job has gone back), only begin a step.
+// steps and step_ns, and what callers have waited in it (add_wait) to step_wait_ns; and both to the
+// memory's histograms. A first call, and one with a smaller step (the job has gone back), only begin a
+// step.
 //
 // A program that logs values with their steps, and never calls set_step(), tells its step by them. One
 // that does both may count differently (its optimizer begins at 1 again, the program goes on at 5000):
@@ -25,6 +26,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "base/duration_histogram.h"
 #include "base/guarded.h"
 #include "base/status.h"
 #include "obs/metrics.h"
@@ -35,6 +37,7 @@ inline constexpr size_t kMostLogged = 16;       ///< Names of a process.
 inline constexpr size_t kLoggedNameBytes = 31;  ///< Of UTF-8.
 
 struct FlightLogged;  // flight_layout.h
+struct FlightSteps;   // flight_layout.h
 
 /// What a program logs under a name.
 struct NamedValue {
@@ -68,8 +71,8 @@ struct StepTimes {
 /// Thread-safe. Never waits for anything but another call of this class; never allocates.
 class StepLog {
  public:
-  /// The memory is the recorder's, which `cells` keeps.
-  StepLog(Metrics metrics, std::shared_ptr<FlightLogged> cells);
+  /// The memory is the recorder's, which `cells` and `steps` keep.
+  StepLog(Metrics metrics, std::shared_ptr<FlightLogged> cells, std::shared_ptr<FlightSteps> steps);
 
   void set_step(uint64_t step, Time now = monotonic_now());
   /// 0: none was told.
@@ -96,6 +99,7 @@ class StepLog {
 
   const Metrics metrics_;
   const std::shared_ptr<FlightLogged> cells_;
+  const std::shared_ptr<FlightSteps> steps_;
   Guarded<State> state_;
 };
 

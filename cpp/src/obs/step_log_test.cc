@@ -33,6 +33,22 @@ TEST(StepLog, ShowsTheNewestValueOfEachNameInTheirOrder) {
   EXPECT_EQ(read_flight(made->fd())->logged, expected) << "through the memory";
 }
 
+TEST(StepLog, CountsStepsByWhatTheyTook) {
+  auto made = recorder();
+  const Time start{};
+  made->steps().set_step(1, start);
+  made->steps().add_wait(1ms);
+  made->steps().set_step(2, start + 4ms);
+  made->steps().set_step(5, start + 4ms + 3s);
+  const StepHistograms steps = read_flight(made->fd())->steps;
+  EXPECT_EQ(steps.taken.count(), 4U);
+  EXPECT_EQ(steps.taken.counts[bucket_of(4ms)], 1U);
+  EXPECT_EQ(steps.taken.counts[bucket_of(1s)], 3U) << "three steps that were told at once";
+  EXPECT_EQ(steps.taken.sum_ns, 3'004'000'000U);
+  EXPECT_EQ(steps.waited.counts[bucket_of(1ms)], 4U);
+  EXPECT_EQ(steps.waited.sum_ns, 1'000'000U);
+}
+
 TEST(StepLog, ShowsThatAValueIsNoNumber) {
   auto made = recorder();
   ASSERT_TRUE(log_one(*made, "loss", std::nan("")).ok());
