@@ -363,11 +363,10 @@ def membership() -> Membership | None:
     return _membership
 
 
-def report(say: Callable[[_native.Epochs], None]) -> None:
-    """Tells who looks at an elastic job. If nobody hears, what was done is as good."""
-    if _membership is not None:
-        with suppress(CorroError):
-            say(_membership.epochs)
+def report(say: Callable[[], None]) -> None:
+    """Tells who looks at the job. If nobody hears, what was done is as good."""
+    with suppress(CorroError):
+        say()
 
 
 def epoch() -> int:

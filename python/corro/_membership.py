@@ -134,7 +134,7 @@ def patience() -> float:
 
 def is_elastic() -> bool:
     """Returns whether the launcher has started an elastic job."""
-    return bool(os.environ.get("CORRO_MEMBER_UUID"))
+    return os.environ.get("CORRO_ELASTIC") == "1"
 
 
 def is_joiner() -> bool:

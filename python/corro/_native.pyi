@@ -38,6 +38,14 @@ ADASUM: int
 
 def version() -> str: ...
 def begin_exit() -> None: ...
+
+# What this rank tells people who look at the job.
+# FailedPreconditionError: no `corro run` has started this process.
+
+def report_checkpoint(step: int, path: str) -> None: ...
+def report_plan(name: str) -> None: ...
+def report_training(step: int, text: str) -> None: ...
+def report_decisions(json: str) -> None: ...
 def address(buffer: object) -> int: ...
 
 class Store(Protocol):
@@ -238,15 +246,6 @@ class Epochs:
     def why(self) -> str: ...
     def leave(self) -> None:
         """Says that this process was asked to end."""
-
-    def report_checkpoint(self, step: int, path: str) -> None:
-        """Says that a checkpoint is durable, for people who look at the job."""
-
-    def report_plan(self, name: str) -> None:
-        """Says that a plan of this name is loaded, for people who look at the job."""
-
-    def report_training(self, step: int, text: str) -> None:
-        """Says how training is beside its plan, for people who look at the job."""
 
     def next(
         self, steps: int, lost: int = -1, timeout: float | None = None

@@ -16,7 +16,7 @@ The way of one checkpoint, of step N:
     thread     each rank    writes its file behind, and waits for the disk
                all ranks    say whether theirs is written, in an operation with a name
                rank 0       writes the manifest, renames the folder: now there is a checkpoint
-               rank 0       says so to the launcher, in an elastic job
+               rank 0       says so to the launcher
                all ranks    hear of that
 
 Tables are written by their servers meanwhile, and are files of the same checkpoint
@@ -43,7 +43,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from corro import _context
+from corro import _context, _native
 from corro._context import Group, exchange
 from corro._saved_tables import SavableTable, SavedTables
 
@@ -413,7 +413,7 @@ class _Attempt:
 
     def _report(self) -> None:
         folder = Path(self._owner.folder).absolute() / f"step-{self._step}"
-        _context.report(lambda epochs: epochs.report_checkpoint(self._step, str(folder)))
+        _context.report(lambda: _native.report_checkpoint(self._step, str(folder)))
 
     def _exchange(self, what: str, value: bool) -> list[list[int]]:
         """A disk may take as long as it takes: a rank that is lost ends the wait."""

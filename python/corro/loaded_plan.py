@@ -318,7 +318,7 @@ def load_plan(
     first = 0 if after is None else _least(group, after.completed) // step * step
     native = group.native.load(spec, first, timeout, given)
     if name and group.rank() == 0 and group.size() == world().size():
-        report(lambda epochs: epochs.report_plan(name))
+        report(lambda: _native.report_plan(name))
     return LoadedPlan(plan, group, native, first, None if after is None else after._progress())
 
 

@@ -46,23 +46,6 @@ void Epochs::leave() const {
   if (corro_epochs_leave(epochs_, &error) != CORRO_OK) raise(error);
 }
 
-void Epochs::report_checkpoint(uint64_t step, const std::string& path) const {
-  checked_without_gil([&](corro_error& error) {
-    return corro_epochs_report_checkpoint(epochs_, step, path.c_str(), &error);
-  });
-}
-
-void Epochs::report_plan(const std::string& name) const {
-  checked_without_gil(
-      [&](corro_error& error) { return corro_epochs_report_plan(epochs_, name.c_str(), &error); });
-}
-
-void Epochs::report_training(uint64_t step, const std::string& text) const {
-  checked_without_gil([&](corro_error& error) {
-    return corro_epochs_report_training(epochs_, step, text.c_str(), &error);
-  });
-}
-
 std::tuple<uint32_t, int, int, bool> Epochs::next(uint64_t steps, int lost,
                                                   const Seconds& timeout) {
   const int64_t timeout_ns = nanoseconds(timeout, -1);
@@ -80,15 +63,44 @@ std::tuple<uint32_t, int, int, bool> Epochs::next(uint64_t steps, int lost,
   raise(error);
 }
 
+void bind_reports(nb::module_& module) {
+  module.def(
+      "report_checkpoint",
+      [](uint64_t step, const std::string& path) {
+        checked_without_gil([&](corro_error& error) {
+          return corro_report_checkpoint(step, path.c_str(), &error);
+        });
+      },
+      "step"_a, "path"_a);
+  module.def(
+      "report_plan",
+      [](const std::string& name) {
+        checked_without_gil(
+            [&](corro_error& error) { return corro_report_plan(name.c_str(), &error); });
+      },
+      "name"_a);
+  module.def(
+      "report_training",
+      [](uint64_t step, const std::string& text) {
+        checked_without_gil(
+            [&](corro_error& error) { return corro_report_training(step, text.c_str(), &error); });
+      },
+      "step"_a, "text"_a);
+  module.def(
+      "report_decisions",
+      [](const std::string& json) {
+        checked_without_gil(
+            [&](corro_error& error) { return corro_report_decisions(json.c_str(), &error); });
+      },
+      "json"_a);
+}
+
 void bind_epochs(nb::module_& module) {
   nb::class_<Epochs>(module, "Epochs")
       .def(nb::init<>())
       .def_prop_ro("prepared", &Epochs::prepared)
       .def_prop_ro("why", &Epochs::why)
       .def("leave", &Epochs::leave)
-      .def("report_checkpoint", &Epochs::report_checkpoint, "step"_a, "path"_a)
-      .def("report_plan", &Epochs::report_plan, "name"_a)
-      .def("report_training", &Epochs::report_training, "step"_a, "text"_a)
       .def("next", &Epochs::next, "steps"_a, "lost"_a = -1, "timeout"_a = nb::none());
 }
 

@@ -1,4 +1,4 @@
-// corro._native.Epochs: corro_epochs_* as a Python object.
+// corro._native.Epochs: corro_epochs_* as a Python object; and what ranks tell people.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -25,9 +25,6 @@ class Epochs {
   [[nodiscard]] uint32_t prepared() const { return corro_epochs_prepared(epochs_); }
   [[nodiscard]] std::string why() const;
   void leave() const;
-  void report_checkpoint(uint64_t step, const std::string& path) const;
-  void report_plan(const std::string& name) const;
-  void report_training(uint64_t step, const std::string& text) const;
   /// Epoch, rank, size, whether it is the last one. Lets Python's handlers of signals run.
   std::tuple<uint32_t, int, int, bool> next(uint64_t steps, int lost, const Seconds& timeout);
 
@@ -36,5 +33,7 @@ class Epochs {
 };
 
 void bind_epochs(nb::module_& module);
+/// corro_report_*.
+void bind_reports(nb::module_& module);
 
 }  // namespace corro::python

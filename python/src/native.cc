@@ -292,6 +292,7 @@ NB_MODULE(_native, module) {
       "dtype"_a);
 
   corro::python::bind_epochs(module);
+  corro::python::bind_reports(module);
   corro::python::bind_group(module);
   corro::python::bind_buckets(module);
 

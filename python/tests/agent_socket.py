@@ -9,10 +9,11 @@ import struct
 HEADER = struct.Struct("<BBBBIiII")
 HELLO, WELCOME, GET, REPLY = 1, 2, 4, 5
 READER = 2**31 - 1
+VERSION = 2  # Of these messages.
 
 
 def _send(agent: socket.socket, kind: int, rank: int, key: str) -> None:
-    agent.send(HEADER.pack(kind, 1, 0, 0, 0, rank, len(key), 0) + key.encode())
+    agent.send(HEADER.pack(kind, VERSION, 0, 0, 0, rank, len(key), 0) + key.encode())
 
 
 def _receive(agent: socket.socket, kind: int) -> tuple[str, bytes]:

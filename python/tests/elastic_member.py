@@ -29,5 +29,6 @@ class Member:
 
 
 def be_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CORRO_RANK", "CORRO_SIZE", "CORRO_AGENT", "CORRO_MEMBER_UUID"):
+    of_rank = ("CORRO_RANK", "CORRO_SIZE", "CORRO_AGENT", "CORRO_MEMBER_UUID", "CORRO_ELASTIC")
+    for name in of_rank:
         monkeypatch.delenv(name, raising=False)

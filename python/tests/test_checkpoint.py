@@ -397,11 +397,12 @@ def test_a_job_of_any_size_goes_on_from_the_checkpoint_of_another(
     assert {path.name for path in Path(folder).glob("step-*")} == {"step-10", "step-12"}
 
 
-def test_the_launcher_of_an_elastic_job_hears_of_each_checkpoint(
-    launch: Launch, tmp_path: Path
+@pytest.mark.parametrize("elastic", [(), ("--min-np", "1")])
+def test_the_launcher_hears_of_each_checkpoint(
+    launch: Launch, tmp_path: Path, elastic: tuple[str, ...]
 ) -> None:
     folder, events = tmp_path / "run", tmp_path / "events.jsonl"
-    options = ("--min-np", "1", "--events", str(events))
+    options = (*elastic, "--events", str(events))
     launch(str(WORKER), str(folder), "0", "4", ranks=2, options=options).check()
     lines = [json.loads(line) for line in events.read_text().splitlines()]
     made = [

@@ -453,9 +453,10 @@ def test_a_deadline_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> 
         _membership.patience()
 
 
-@pytest.mark.parametrize(("member", "elastic"), [("0f" * 16, True), ("", False)])
-def test_a_job_is_elastic_if_its_members_are_named(
-    monkeypatch: pytest.MonkeyPatch, member: str, elastic: bool
+@pytest.mark.parametrize(("said", "elastic"), [("1", True), ("", False), ("0", False)])
+def test_a_job_is_elastic_if_its_launcher_says_so(
+    monkeypatch: pytest.MonkeyPatch, said: str, elastic: bool
 ) -> None:
-    monkeypatch.setenv("CORRO_MEMBER_UUID", member)
+    monkeypatch.setenv("CORRO_MEMBER_UUID", "0f" * 16)
+    monkeypatch.setenv("CORRO_ELASTIC", said)
     assert _membership.is_elastic() == elastic

@@ -163,19 +163,6 @@ CORRO_API size_t corro_epochs_why(corro_epochs* epochs, char* text, size_t size)
  * the last one, and all take part in it. Does not wait for that. UNAVAILABLE or DEADLINE_EXCEEDED if
  * the agent does not hear. */
 CORRO_API corro_code corro_epochs_leave(corro_epochs* epochs, corro_error* error);
-/* Says that a checkpoint of this step is durable, in this folder ("": not said), for people who look
- * at the job. Waits for no answer. UNAVAILABLE or DEADLINE_EXCEEDED if the agent does not hear. */
-CORRO_API corro_code corro_epochs_report_checkpoint(corro_epochs* epochs, uint64_t step,
-                                                    const char* path, corro_error* error);
-/* Says that the job runs under the plan of this name, for people who look at the job. 1 to 63 bytes,
- * else INVALID_ARGUMENT. Waits for no answer. UNAVAILABLE or DEADLINE_EXCEEDED if the agent does not
- * hear. */
-CORRO_API corro_code corro_epochs_report_plan(corro_epochs* epochs, const char* name,
-                                              corro_error* error);
-/* Says how training is at this step beside what was planned, in a line for people who look at the
- * job. Waits for no answer. UNAVAILABLE or DEADLINE_EXCEEDED if the agent does not hear. */
-CORRO_API corro_code corro_epochs_report_training(corro_epochs* epochs, uint64_t step,
-                                                  const char* text, corro_error* error);
 /* Says that this process has destroyed its engine after it has applied `steps` optimizer steps, or
  * that it is new in the job and has none, and blocks until an epoch begins that it has not seen.
  * `lost`: the rank whose loss has ended the epoch for this process, or -1: where that rank lives, a
@@ -186,6 +173,20 @@ CORRO_API corro_code corro_epochs_report_training(corro_epochs* epochs, uint64_t
 CORRO_API corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int32_t lost,
                                        int64_t timeout_ns, int (*interrupted)(void* context),
                                        void* context, corro_epoch* next, corro_error* error);
+
+/* What a rank tells people who look at the job: on the screen, on the dashboard, in events. Each call
+ * connects to this host's agent and waits for no answer. FAILED_PRECONDITION if no `corro run` has
+ * started this process; UNAVAILABLE or DEADLINE_EXCEEDED (after 10 s) if the agent does not hear.
+ * Thread-safe.
+ *
+ * A checkpoint of this step is durable, in this folder ("": not said). */
+CORRO_API corro_code corro_report_checkpoint(uint64_t step, const char* path, corro_error* error);
+/* The job runs under the plan of this name: 1 to 63 bytes, else INVALID_ARGUMENT. */
+CORRO_API corro_code corro_report_plan(const char* name, corro_error* error);
+/* How training is at this step beside what was planned, in a line. */
+CORRO_API corro_code corro_report_training(uint64_t step, const char* text, corro_error* error);
+/* What that plan is, as JSON of at most 4088 bytes: docs/dashboard.md. A longer one is left out. */
+CORRO_API corro_code corro_report_decisions(const char* json, corro_error* error);
 
 /* Finds the other ranks, connects to them and starts the progress thread. Blocks until every rank
  * has joined or the deadline is over. A process may hold several engines. */

@@ -455,10 +455,7 @@ TEST(Agent, TellsItsRanksOfEpochsAndItsCommanderWhoIsReady) {
   EXPECT_EQ(std::get<ReadyForEpoch>(heard.back().body).lost, 2);
   send({.kind = wire::AgentMessageKind::kLeave, .key = {}, .value = {}});
   EXPECT_EQ(agent.hear_until<Leaving>(1).back().about, AgentProcess::subject(1));
-  ByteWriter made;
-  made.write(uint64_t{20});
-  made.write_bytes(std::as_bytes(std::span(std::string_view("/run/step-20"))));
-  send({.kind = wire::AgentMessageKind::kNotice, .key = {}, .value = made.take()});
+  ASSERT_TRUE(wire::report(agent.name(), member, {.step = 20, .text = "/run/step-20"}).ok());
   const Message notice = agent.hear_until<Notice>(1).back();
   EXPECT_EQ(notice.about, AgentProcess::subject(1));
   EXPECT_EQ(std::get<Notice>(notice.body).said.step, 20U);

@@ -16,8 +16,22 @@ using corro::api::copy_text;
 using corro::api::guarded;
 using corro::api::read_struct;
 using corro::wire::kMaxPlanName;
+using corro::wire::Notice;
 using corro::wire::NoticeKind;
 namespace runtime = corro::runtime;
+
+namespace {
+
+Status report(const Notice& notice) {
+  // Once: other threads may set variables later.
+  static const corro::Result<corro::Environment> kEnvironment = corro::read_environment();
+  CORRO_TRY(kEnvironment.status());
+  if (kEnvironment->member.empty() || kEnvironment->agent.empty())
+    return {Code::kFailedPrecondition, "nobody hears: corro run has not started this process"};
+  return corro::wire::report(kEnvironment->agent, kEnvironment->member, notice);
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -25,7 +39,7 @@ corro_code corro_epochs_create(corro_epochs** epochs, corro_error* error) {
   return guarded(error, [&]() -> Status {
     *epochs = nullptr;
     CORRO_ASSIGN(const corro::Environment environment, corro::read_environment());
-    if (environment.member.empty() || environment.agent.empty()) {
+    if (!environment.elastic || environment.member.empty() || environment.agent.empty()) {
       return {Code::kFailedPrecondition,
               "this job is not elastic: start it with corro run --min-np N"};
     }
@@ -48,27 +62,27 @@ corro_code corro_epochs_leave(corro_epochs* epochs, corro_error* error) {
   return guarded(error, [&] { return epochs->link->leave(); });
 }
 
-corro_code corro_epochs_report_checkpoint(corro_epochs* epochs, uint64_t step, const char* path,
-                                          corro_error* error) {
-  return guarded(error, [&] {
-    return epochs->link->report({.kind = NoticeKind::kCheckpoint, .step = step, .text = path});
-  });
+corro_code corro_report_checkpoint(uint64_t step, const char* path, corro_error* error) {
+  return guarded(
+      error, [&] { return report({.kind = NoticeKind::kCheckpoint, .step = step, .text = path}); });
 }
 
-corro_code corro_epochs_report_plan(corro_epochs* epochs, const char* name, corro_error* error) {
+corro_code corro_report_plan(const char* name, corro_error* error) {
   return guarded(error, [&]() -> Status {
     const std::string_view text = name;
     if (text.empty() || text.size() > kMaxPlanName)
       return {Code::kInvalidArgument, "the name of a plan has 1 to 63 bytes"};
-    return epochs->link->report({.kind = NoticeKind::kPlan, .text = std::string(text)});
+    return report({.kind = NoticeKind::kPlan, .text = std::string(text)});
   });
 }
 
-corro_code corro_epochs_report_training(corro_epochs* epochs, uint64_t step, const char* text,
-                                        corro_error* error) {
-  return guarded(error, [&] {
-    return epochs->link->report({.kind = NoticeKind::kTraining, .step = step, .text = text});
-  });
+corro_code corro_report_training(uint64_t step, const char* text, corro_error* error) {
+  return guarded(
+      error, [&] { return report({.kind = NoticeKind::kTraining, .step = step, .text = text}); });
+}
+
+corro_code corro_report_decisions(const char* json, corro_error* error) {
+  return guarded(error, [&] { return report({.kind = NoticeKind::kDecisions, .text = json}); });
 }
 
 corro_code corro_epochs_next(corro_epochs* epochs, uint64_t steps, int32_t lost, int64_t timeout_ns,

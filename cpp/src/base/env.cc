@@ -236,7 +236,7 @@ std::string read_user_secret_file(Reader& reader) {
 }  // namespace
 
 std::optional<bool> on_one_host(const Environment& environment) {
-  if (!environment.member.empty()) return std::nullopt;
+  if (environment.elastic) return std::nullopt;
   if (environment.nodes) return environment.nodes == 1;
   if (environment.local_size && environment.size) return environment.local_size == environment.size;
   return std::nullopt;
@@ -262,6 +262,7 @@ Result<Environment> read_environment(const EnvironmentLookup& lookup) {
   if (environment.ranks_serve) environment.servers = environment.size.value_or(1);
   environment.job_id = read_job_id(reader, environment.launcher);
   environment.agent = reader.text("CORRO_AGENT").value_or("");
+  environment.elastic = reader.flag("CORRO_ELASTIC");
   environment.member = reader.text("CORRO_MEMBER_UUID").value_or("");
   environment.joins = reader.flag("CORRO_JOINS");
   environment.pod_job = reader.text("CORRO_JOB_UID").value_or("");

@@ -32,10 +32,12 @@ struct Environment {
   std::optional<int32_t> local_size;  ///< CORRO_LOCAL_SIZE: processes of the job on this host.
   std::optional<int32_t> node_rank;   ///< CORRO_NODE_RANK: this host's number in the job.
   std::optional<int32_t> nodes;       ///< CORRO_NODES: hosts in the job.
-  std::string job_id;   ///< CORRO_JOB_ID: names the job; else what the launcher calls it.
-  std::string agent;    ///< CORRO_AGENT: abstract Unix socket of the agent on this host.
-  std::string member;   ///< CORRO_MEMBER_UUID: this process in an elastic job; its agent tells
-                        ///< it of epochs by that.
+  std::string job_id;    ///< CORRO_JOB_ID: names the job; else what the launcher calls it.
+  std::string agent;     ///< CORRO_AGENT: abstract Unix socket of the agent on this host.
+  bool elastic = false;  ///< CORRO_ELASTIC=1: ranks come and go, in epochs.
+  std::string
+      member;  ///< CORRO_MEMBER_UUID: this process in its job; in an elastic one its agent tells
+               ///< it of epochs by that.
   bool joins = false;   ///< CORRO_JOINS=1: it comes in the middle of that job, and waits for an
                         ///< epoch.
   int32_t servers = 0;  ///< CORRO_SERVERS: table servers of the job; 0: none.

@@ -206,6 +206,8 @@ TEST(Environment, KnowsWhetherAllRanksAreOnOneHost) {
   EXPECT_EQ(on_one_host(read(one).value()), true);
   Variables elastic = one;
   elastic["CORRO_MEMBER_UUID"] = "00";
+  EXPECT_EQ(on_one_host(read(elastic).value()), true);
+  elastic["CORRO_ELASTIC"] = "1";
   EXPECT_EQ(on_one_host(read(elastic).value()), std::nullopt) << "hosts may come";
 }
 

@@ -33,7 +33,8 @@ agent::Start start_of(const LaunchPlan& plan, const Seat& seat, const wire::Secr
                      .arguments = plan.command.arguments,
                      .environment = environment_of(plan, seat)};
   // Of a job whose rank has started this one.
-  for (const char* name : {"CORRO_MEMBER_UUID", "CORRO_JOINS"}) start.environment.erase(name);
+  for (const char* name : {"CORRO_MEMBER_UUID", "CORRO_ELASTIC", "CORRO_JOINS"})
+    start.environment.erase(name);
   const JobHost& host = plan.job.hosts[seat.host];
   if (!host.own) {
     start.directory = plan.directory;

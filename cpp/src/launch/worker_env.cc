@@ -18,9 +18,9 @@ bool is_name(std::string_view text) {
 }
 
 constexpr std::array kReserved = {
-    "CORRO_RUN",       "CORRO_RANK",   "CORRO_SIZE",   "CORRO_LOCAL_RANK", "CORRO_LOCAL_SIZE",
-    "CORRO_NODE_RANK", "CORRO_NODES",  "CORRO_JOB_ID", "CORRO_AGENT",      "CORRO_MEMBER_UUID",
-    "CORRO_JOINS",     "CORRO_SERVER", "CORRO_SERVERS"};
+    "CORRO_RUN",       "CORRO_RANK",   "CORRO_SIZE",    "CORRO_LOCAL_RANK", "CORRO_LOCAL_SIZE",
+    "CORRO_NODE_RANK", "CORRO_NODES",  "CORRO_JOB_ID",  "CORRO_AGENT",      "CORRO_MEMBER_UUID",
+    "CORRO_JOINS",     "CORRO_SERVER", "CORRO_SERVERS", "CORRO_ELASTIC"};
 
 void add_torchrun_names(const JobFacts& job, const Seat& seat, Variables& variables) {
   const JobHost& host = job.hosts[seat.host];

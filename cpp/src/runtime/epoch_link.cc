@@ -56,18 +56,6 @@ Status EpochLink::leave() {
               monotonic_now() + kPatience);
 }
 
-Status EpochLink::report(const wire::Notice& notice) {
-  ByteWriter value;
-  value.write(notice.step);
-  if (sizeof(notice.step) + notice.text.size() <= wire::kMaxBootstrapValue)
-    value.write_bytes(std::as_bytes(std::span(notice.text)));
-  return send({.kind = AgentMessageKind::kNotice,
-               .request = static_cast<uint32_t>(notice.kind),
-               .key = {},
-               .value = value.take()},
-              monotonic_now() + kPatience);
-}
-
 bool EpochLink::poll() {
   std::array<std::byte, wire::kMaxAgentMessage> packet;
   auto heard = heard_.lock();

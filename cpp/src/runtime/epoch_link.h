@@ -72,10 +72,6 @@ class EpochLink {
   /// are to leave, one comes with all of them. UNAVAILABLE, or DEADLINE_EXCEEDED, if nobody hears.
   [[nodiscard]] Status leave();
 
-  /// Tells people who look at the job. A text that is too long for a packet is left out.
-  /// UNAVAILABLE, or DEADLINE_EXCEEDED, if nobody hears.
-  [[nodiscard]] Status report(const wire::Notice& notice);
-
   /// In a forked child: closes the connection. Nothing else may be called after it.
   void abandon_in_child() { fd_.reset(); }
 

@@ -29,7 +29,6 @@ class Agent {
     wire::AgentService::Options options{.job = "job", .size = 3, .name = {}, .on_hello = {}};
     options.on_ready = [this](const wire::WorkerReady& ready) { ready_.push_back(ready); };
     options.on_leave = [this](const std::string& member) { leaving_.push_back(member); };
-    options.on_notice = [this](wire::WorkerNotice heard) { notices_.push_back(std::move(heard)); };
     service_ = wire::AgentService::create(std::move(options)).value();
   }
 
@@ -48,14 +47,12 @@ class Agent {
   [[nodiscard]] wire::AgentService& service() { return *service_; }
   [[nodiscard]] const std::vector<wire::WorkerReady>& ready() const { return ready_; }
   [[nodiscard]] const std::vector<std::string>& leaving() const { return leaving_; }
-  [[nodiscard]] const std::vector<wire::WorkerNotice>& notices() const { return notices_; }
   void end() { service_.reset(); }
 
  private:
   std::unique_ptr<wire::AgentService> service_;
   std::vector<wire::WorkerReady> ready_;
   std::vector<std::string> leaving_;
-  std::vector<wire::WorkerNotice> notices_;
 };
 
 TEST(EpochLink, LeavesWhenAnEpochIsPreparedAndGoesOnWhenItBegins) {
@@ -135,37 +132,6 @@ TEST(EpochLink, AnEpochThatHasBegunIsJoinedWhateverIsPlannedAfterIt) {
   EXPECT_EQ(link->next({.steps = 7}, soon(), {})->epoch, 1U) << "the others wait for it there";
   EXPECT_EQ(link->prepared(), 2U);
   EXPECT_EQ(link->broken_off(), 1U);
-}
-
-TEST(EpochLink, TellsOfACheckpointAndOfItsPathIfThatIsNotTooLong) {
-  Agent agent;
-  const auto link = agent.follow();
-  ASSERT_TRUE(link->report({.step = 200, .text = "/run/step-200"}).ok());
-  agent.poll();
-  ASSERT_TRUE(link->report({.step = 300, .text = std::string(wire::kMaxBootstrapValue, 'p')}).ok());
-  agent.poll();
-  ASSERT_EQ(agent.notices().size(), 2U);
-  EXPECT_EQ(agent.notices()[0].member, kMember);
-  EXPECT_EQ(agent.notices()[0].notice.kind, wire::NoticeKind::kCheckpoint);
-  EXPECT_EQ(agent.notices()[0].notice.step, 200U);
-  EXPECT_EQ(agent.notices()[0].notice.text, "/run/step-200");
-  EXPECT_EQ(agent.notices()[1].notice.step, 300U);
-  EXPECT_EQ(agent.notices()[1].notice.text, "");
-}
-
-TEST(EpochLink, TellsOfAPlanAndNotOfWhatNobodyKnows) {
-  Agent agent;
-  const auto link = agent.follow();
-  ASSERT_TRUE(link->report({.kind = wire::NoticeKind::kPlan, .text = "two stages"}).ok());
-  agent.poll();
-  ASSERT_EQ(agent.notices().size(), 1U);
-  EXPECT_EQ(agent.notices()[0].notice.kind, wire::NoticeKind::kPlan);
-  EXPECT_EQ(agent.notices()[0].notice.text, "two stages");
-  const auto unknown = static_cast<wire::NoticeKind>(static_cast<int>(wire::kLastNoticeKind) + 1);
-  ASSERT_TRUE(link->report({.kind = unknown}).ok());
-  agent.poll();
-  EXPECT_EQ(agent.notices().size(), 1U);
-  EXPECT_FALSE(link->poll()) << "it has lost its connection";
 }
 
 TEST(EpochLink, OneThatJoinsSaysSoAndWaitsForAnyEpoch) {

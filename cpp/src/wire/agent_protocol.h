@@ -9,9 +9,11 @@
 //   READY ->          it has; or it is new in the job, and has none
 //      <- COMMIT      the epoch begins, in which it has this rank
 //   LEAVE ->          it was asked to end: an epoch without it is to come
-//   NOTICE ->         it has made a checkpoint durable, or loaded a plan: for people to know of
 //
 // A member that follows late hears the last PREPARE or COMMIT that it has missed.
+//
+// Any rank tells people something by a NOTICE, on a connection of its own: that it has made a
+// checkpoint durable, or has loaded a plan.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +41,8 @@ enum class AgentMessageKind : uint8_t {
   kCommit = 9,   ///< Agent: `request` is the epoch, `rank` the member's, `value` the size (u32);
                  ///< `code` CANCELLED: it is the last one, OK: it is not.
   kLeave = 10,   ///< Worker: it was asked to end, and wants to leave at the end of a step.
-  kNotice = 11,  ///< Worker: for people. `request` is its kind (notice.h), `value` the step (u64),
-                 ///< then the text.
+  kNotice = 11,  ///< Worker: for people. `key` is its member, `request` the kind (notice.h),
+                 ///< `value` the step (u64), then the text.
 };
 
 struct AgentMessage {
@@ -57,7 +59,7 @@ inline constexpr size_t kMaxAgentMessage =
     kAgentHeaderBytes + kMaxBootstrapKey + kMaxBootstrapValue;
 
 /// Of these messages: a rank's corro and its agent's may be of different releases.
-inline constexpr uint8_t kAgentMessagesVersion = 1;
+inline constexpr uint8_t kAgentMessagesVersion = 2;
 /// The version of a whole packet if it is another one; none of what is no packet of any version.
 [[nodiscard]] std::optional<int> other_version_of(BytesView packet);
 /// FAILED_PRECONDITION: a rank and its agent have different versions.

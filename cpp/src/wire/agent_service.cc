@@ -92,7 +92,7 @@ struct AgentService::Impl {
   bool follow(uint64_t id, const AgentMessage& message);
   bool hear_ready(uint64_t id, const AgentMessage& message);
   bool hear_leave(uint64_t id, const AgentMessage& message);
-  bool hear_notice(uint64_t id, const AgentMessage& message);
+  bool hear_notice(uint64_t id, const AgentMessage& message) const;
   void tell(const std::string& member, AgentMessage message);
   [[nodiscard]] size_t max_connections() const {
     return 4 * static_cast<size_t>(options.size) + static_cast<size_t>(options.servers) + 64;
@@ -325,12 +325,12 @@ bool AgentService::Impl::hear_leave(uint64_t id, const AgentMessage& message) {
   return true;
 }
 
-bool AgentService::Impl::hear_notice(uint64_t id, const AgentMessage& message) {
-  const std::string& member = connections.at(id).member;
+bool AgentService::Impl::hear_notice(uint64_t id, const AgentMessage& message) const {
+  const std::string& member = message.key;
   ByteReader reader(message.value);
   const auto step = reader.read<uint64_t>();
   const bool is_known = message.request <= static_cast<uint32_t>(kLastNoticeKind);
-  if (member.empty() || !step || !is_known) return false;
+  if (connections.at(id).proven >= 0 || member.empty() || !step || !is_known) return false;
   const BytesView text = BytesView(message.value).subspan(sizeof(*step));
   if (options.on_notice)
     options.on_notice(

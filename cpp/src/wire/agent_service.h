@@ -43,7 +43,6 @@ struct WorkerReady {
   int32_t lost = -1;   ///< The rank of its last epoch whose loss has ended that for it; -1: none.
 };
 
-/// A notice of a member of an elastic job.
 struct WorkerNotice {
   std::string member;  ///< As in CORRO_MEMBER_UUID.
   Notice notice;

@@ -47,6 +47,49 @@ TEST(AgentService, HandsOutJobAndSecretAndHearsWhoComes) {
   EXPECT_EQ(::read(reader.get(), &byte, 1), 1);
 }
 
+/// The notices that have come, once there are so many; fewer after a minute.
+std::vector<WorkerNotice> await_notices(RunningAgent& agent, size_t count) {
+  for (const Time end = soon(); agent.notices().lock()->size() < count && monotonic_now() < end;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return *agent.notices().lock();
+}
+
+TEST(AgentService, HearsWhatARankTellsPeople) {
+  RunningAgent agent;
+  const std::string name = agent.service().name();
+  ASSERT_TRUE(report(name, "00ff", {.step = 200, .text = "/run/step-200"}).ok());
+  ASSERT_EQ(await_notices(agent, 1).size(), 1U);
+  ASSERT_TRUE(
+      report(name, "00ff", {.step = 300, .text = std::string(kMaxNoticeText + 1, 'p')}).ok());
+  ASSERT_EQ(await_notices(agent, 2).size(), 2U);
+  const std::string longest(kMaxNoticeText, 'p');
+  ASSERT_TRUE(report(name, "01", {.kind = NoticeKind::kDecisions, .text = longest}).ok());
+  const auto heard = await_notices(agent, 3);
+  ASSERT_EQ(heard.size(), 3U);
+  EXPECT_EQ(heard[0].member, "00ff");
+  EXPECT_EQ(heard[0].notice.kind, NoticeKind::kCheckpoint);
+  EXPECT_EQ(heard[0].notice.step, 200U);
+  EXPECT_EQ(heard[0].notice.text, "/run/step-200");
+  EXPECT_EQ(heard[1].notice.step, 300U);
+  EXPECT_EQ(heard[1].notice.text, "") << "too long";
+  EXPECT_EQ(heard[2].member, "01");
+  EXPECT_EQ(heard[2].notice.kind, NoticeKind::kDecisions);
+  EXPECT_EQ(heard[2].notice.text, longest);
+}
+
+TEST(AgentService, DoesNotHearNoticesOfNobodyOrOfAnotherKind) {
+  RunningAgent agent;
+  const std::string name = agent.service().name();
+  const auto unknown = static_cast<NoticeKind>(static_cast<int>(kLastNoticeKind) + 1);
+  ASSERT_TRUE(report(name, "", {.step = 1}).ok()) << "nobody answers";
+  ASSERT_TRUE(report(name, "00", {.kind = unknown}).ok());
+  ASSERT_TRUE(report(name, "00", {.step = 2}).ok());
+  EXPECT_EQ(await_notices(agent, 1).at(0).notice.step, 2U);
+  agent.stop();
+  EXPECT_EQ(agent.service().counters().refused, 2U);
+  EXPECT_EQ(report("corro-nobody-listens", "00", {}).code(), Code::kUnavailable);
+}
+
 TEST(AgentService, RefusesARankThatIsNotInTheJob) {
   RunningAgent agent(/*size=*/4);
   for (const int32_t rank : {-1, 4}) {
@@ -177,7 +220,7 @@ TEST(AgentBootstrap, AWorkerOfAnotherReleaseIsToldBothVersions) {
   EXPECT_EQ(refused.kind, AgentMessageKind::kReply);
   EXPECT_EQ(refused.code, Code::kFailedPrecondition);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(refused.value.data()), refused.value.size()),
-            "this rank's corro has message version 9, its agent 1: install the same corro in the "
+            "this rank's corro has message version 9, its agent 2: install the same corro in the "
             "image");
 }
 
@@ -200,10 +243,10 @@ TEST(AgentBootstrap, AnAgentOfAnotherReleaseIsNamedWithBothVersions) {
   const AgentMessage welcome{.kind = AgentMessageKind::kWelcome, .key = "job", .value = {}};
   const Status other = greeted_by({encode_agent_message(welcome, 7)});
   EXPECT_EQ(other.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(other.message(), HasSubstr("corro has message version 1, its agent 7"));
+  EXPECT_THAT(other.message(), HasSubstr("corro has message version 2, its agent 7"));
   const Status silent = greeted_by({});
   EXPECT_EQ(silent.code(), Code::kUnavailable);
-  EXPECT_THAT(silent.message(), HasSubstr("which has message version 1?"));
+  EXPECT_THAT(silent.message(), HasSubstr("which has message version 2?"));
 }
 
 TEST(AgentBootstrap, SaysThatTheLauncherIsGone) {
@@ -255,7 +298,7 @@ TEST(AgentProtocol, ReadsBackWhatItWritesAndNothingElse) {
   }
   // kind, version, code, reserved, key length, value length
   for (const auto& [at, value] : std::vector<std::pair<size_t, uint8_t>>{
-           {0, 0}, {0, 12}, {1, 2}, {2, 17}, {3, 1}, {12, 4}, {17, 255}}) {
+           {0, 0}, {0, 12}, {1, 1}, {2, 17}, {3, 1}, {12, 4}, {17, 255}}) {
     Bytes changed = packet;
     changed[at] = std::byte{value};
     EXPECT_FALSE(decode_agent_message(changed).ok()) << "byte " << at;

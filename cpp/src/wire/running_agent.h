@@ -35,6 +35,9 @@ class RunningAgent {
                                   .max_store_bytes = max_store_bytes};
     secret_ = options.secret;
     options.on_hello = [this](WorkerHello hello) { hellos_.lock()->push_back(std::move(hello)); };
+    options.on_notice = [this](WorkerNotice heard) {
+      notices_.lock()->push_back(std::move(heard));
+    };
     service_ = AgentService::create(std::move(options)).value();
     loop_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
@@ -57,6 +60,7 @@ class RunningAgent {
   [[nodiscard]] AgentService& service() { return *service_; }
   [[nodiscard]] const Secret& secret() const { return secret_; }
   [[nodiscard]] auto& hellos() { return hellos_; }
+  [[nodiscard]] auto& notices() { return notices_; }
 
   Result<std::unique_ptr<AgentBootstrap>> connect(int32_t rank,
                                                   std::span<const int> descriptors = {}) {
@@ -83,6 +87,7 @@ class RunningAgent {
 
   Secret secret_{};
   Guarded<std::vector<WorkerHello>> hellos_;
+  Guarded<std::vector<WorkerNotice>> notices_;
   io::EventFd wake_ = io::EventFd::create().value();
   std::atomic<int32_t> ended_ = -1;  ///< A rank that the loop is to hear of.
   std::unique_ptr<AgentService> service_;
