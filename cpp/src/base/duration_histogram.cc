@@ -37,7 +37,7 @@ StepHistograms& StepHistograms::operator+=(const StepHistograms& other) {
 
 std::string prometheus_lines(const DurationHistogram& histogram, std::string_view name,
                              std::string_view labels) {
-  constexpr double kNanosecond = 1e-9;
+  constexpr double kSecond = 1e9;  // In nanoseconds.
   const std::string_view comma = labels.empty() ? "" : ",";
   std::string text;
   uint64_t below = 0;
@@ -48,8 +48,8 @@ std::string prometheus_lines(const DurationHistogram& histogram, std::string_vie
     text += fmt::format("{}_bucket{{{}{}le=\"{}\"}} {}\n", name, labels, comma, bound, below);
   }
   const std::string braced = labels.empty() ? "" : fmt::format("{{{}}}", labels);
-  text += fmt::format("{}_sum{} {}\n", name, braced,
-                      static_cast<double>(histogram.sum_ns) * kNanosecond);
+  text +=
+      fmt::format("{}_sum{} {}\n", name, braced, static_cast<double>(histogram.sum_ns) / kSecond);
   text += fmt::format("{}_count{} {}\n", name, braced, below);
   return text;
 }

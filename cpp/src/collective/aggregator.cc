@@ -163,7 +163,7 @@ class Aggregator::Group {
     links.lane = key;
     links.rank = facts_.size + facts_.index;
     for (const auto& connection : connections_) links.endpoints.push_back(&connection->endpoint());
-    links.endpoints.resize(static_cast<size_t>(facts_.size + facts_.aggregators));
+    links.endpoints.resize(links.endpoints.size() + rest());
     for (size_t r = 0; r < links.endpoints.size(); ++r)
       links.world_ranks.push_back(static_cast<int32_t>(r));
     return found->second;

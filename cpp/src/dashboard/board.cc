@@ -51,13 +51,24 @@ void Board::show(JobPicture picture, UnixTime now) {
   picture_ = std::move(picture);
   note_step(now);
   note_metrics(now);
-  for (const RankRow& one : picture_.ranks)
-    if (one.steps.taken.sum_ns > 0) histograms_[one.member] = one.steps;
+  count_steps();
+}
+
+void Board::count_steps() {
+  for (const StepsOfMember& one : picture_.steps) {
+    Counted& counted = counted_[one.member];
+    const bool is_new = one.steps.taken.count() < counted.last.taken.count();
+    if (is_new) counted.before += counted.last;
+    counted.last = one.steps;
+  }
 }
 
 StepHistograms Board::step_histograms() const {
   StepHistograms all;
-  for (const auto& [member, steps] : histograms_) all += steps;
+  for (const auto& [member, counted] : counted_) {
+    all += counted.before;
+    all += counted.last;
+  }
   return all;
 }
 

@@ -45,7 +45,7 @@ class Board {
   [[nodiscard]] uint64_t count(const std::string& kind) const;
   /// Times that ranks have waited too long.
   [[nodiscard]] uint64_t waits() const { return waits_; }
-  /// Of all processes that there ever were.
+  /// Of all processes that there were since this board was made.
   [[nodiscard]] StepHistograms step_histograms() const;
   /// Of the last checkpoint; none: there is none.
   [[nodiscard]] const std::optional<uint64_t>& checkpoint() const { return checkpoint_; }
@@ -53,13 +53,19 @@ class Board {
  private:
   void note_step(UnixTime now);
   void note_metrics(UnixTime now);
+  void count_steps();
 
   JobPicture picture_;
   std::deque<Happening> happenings_;
   std::vector<StepPoint> steps_;
   std::vector<Course> courses_;
   std::map<std::string, uint64_t> counts_;
-  std::map<std::string, StepHistograms> histograms_;  ///< By member.
+  /// A process has an engine after the other, each of which counts from 0.
+  struct Counted {
+    StepHistograms before;  ///< Of engines that are no more.
+    StepHistograms last;
+  };
+  std::map<std::string, Counted> counted_;  ///< By member.
   uint64_t waits_ = 0;
   std::optional<uint64_t> checkpoint_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -149,7 +150,66 @@ bool read_state(const Json& json, size_t count, State& state) {
   return false;
 }
 
+// A plan is written by ranks, and drawn by the page as it is.
+
+bool has_texts(const Json& json, std::initializer_list<const char*> names) {
+  return std::ranges::all_of(names, [&](const char* name) {
+    const Json* field = field_of(json, name);
+    return field != nullptr && field->is_string();
+  });
+}
+
+bool is_amount(const Json* field) {
+  return field != nullptr && field->is_number() && field->get<double>() >= 0;
+}
+
+bool has_amounts(const Json& json, std::initializer_list<const char*> names) {
+  return std::ranges::all_of(names,
+                             [&](const char* name) { return is_amount(field_of(json, name)); });
+}
+
+bool is_stage(const Json& json) {
+  if (!json.is_object() || !has_texts(json, {"ranks"})) return false;
+  const Json* layers = field_of(json, "layers");
+  return layers != nullptr && layers->is_array() && layers->size() == 2 &&
+         std::ranges::all_of(*layers, [](const Json& one) { return one.is_number_unsigned(); }) &&
+         has_amounts(json, {"memory_bytes", "limit_bytes", "forward_seconds", "backward_seconds"});
+}
+
+bool is_term(const Json& json) {
+  return json.is_array() && json.size() == 3 && json[0].is_string() && is_amount(&json[1]) &&
+         is_amount(&json[2]);
+}
+
+template <typename Is>
+bool has_list(const Json& json, const char* name, const Is& is) {
+  const Json* list = field_of(json, name);
+  return list != nullptr && list->is_array() && std::ranges::all_of(*list, is);
+}
+
+bool is_plan(const Json& json) {
+  if (!json.is_object() || !has_texts(json, {"text", "why", "limiting", "schedule"})) return false;
+  const Json* measured = field_of(json, "measured_seconds");
+  return has_amounts(json, {"step_seconds", "micro_batches", "chunks"}) && measured != nullptr &&
+         (measured->is_null() || is_amount(measured)) && has_list(json, "terms", is_term) &&
+         has_list(json, "stages", is_stage);
+}
+
+/// Kept as text.
+bool read_plan(const Json& json, std::string& text) {
+  const Json* field = field_of(json, "plan");
+  if (field == nullptr) return true;
+  if (!field->is_null() && !is_plan(*field)) return false;
+  text = field->is_null() ? "" : text_of(*field);
+  return true;
+}
+
 }  // namespace
+
+Json plan_or_null(const std::string& text) {
+  Json json = Json::parse(text, nullptr, false);
+  return is_plan(json) ? json : Json();
+}
 
 double seconds_of(UnixTime time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
@@ -205,7 +265,8 @@ Json json_of(const Board& board, UnixTime now) {
             {"events", Json::array()},
             {"steps", Json::array()},
             {"progress", progress_or_null(progress_of(job, board.steps(), now))},
-            {"metrics", list_metrics(board)}};
+            {"metrics", list_metrics(board)},
+            {"plan", plan_or_null(job.plan)}};
   for (const RankRow& one : job.ranks) json["ranks"].push_back(json_of(one));
   for (const Happening& one : board.happenings()) json["events"].push_back(json_of(one));
   for (const StepPoint& one : board.steps())
@@ -240,7 +301,7 @@ bool change(JobPicture& picture, const Json& fields) {
   return fields.is_object() && read_text(fields, "job", picture.job) &&
          read_text(fields, "command", picture.command) &&
          read_text(fields, "summary", picture.summary) &&
-         read_state(fields, kJobStates, picture.state) &&
+         read_state(fields, kJobStates, picture.state) && read_plan(fields, picture.plan) &&
          read_number(fields, "epoch", picture.epoch, 0U) &&
          read_number(fields, "lost", picture.lost, uint64_t{0});
 }

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 
 #include "dashboard/board.h"
 
@@ -12,6 +13,8 @@ namespace corro::dashboard {
 [[nodiscard]] nlohmann::ordered_json json_of(const Happening& happening);
 /// The picture, what has happened, and steps and metrics over time, as /api/job has them at this time.
 [[nodiscard]] nlohmann::ordered_json json_of(const Board& board, UnixTime now);
+/// The plan that ranks have told of (JobPicture::plan); null: it is none, or is damaged.
+[[nodiscard]] nlohmann::ordered_json plan_or_null(const std::string& text);
 /// One line of text. Texts that are no UTF-8 have replacement characters.
 [[nodiscard]] std::string text_of(const nlohmann::ordered_json& json);
 

@@ -159,21 +159,22 @@ TEST(Board, MetricsHaveOneSeriesForEachName) {
 TEST(Board, HistogramsHaveTheStepsOfThoseThatAreNoMore) {
   Board board;
   JobPicture picture = picture_of(3, 4);
-  for (RankRow& row : picture.ranks) {
-    row.member = fmt::format("member {}", row.place);
-    row.steps.taken.add(std::chrono::seconds(2));
-  }
+  StepHistograms two;
+  for (int i = 0; i < 2; ++i) two.taken.add(std::chrono::seconds(2));
+  StepHistograms one;
+  one.taken.add(std::chrono::seconds(2));
+  picture.steps = {{"one", two}, {"other", two}};
   board.show(picture, kStart);
-  picture.ranks[0].member = "another one";
+  board.show(picture, kStart);
+  picture.steps = {{"one", one}, {"third", one}};
   board.show(picture, kStart);
   const std::string text = write_metrics(board, kStart);
-  const size_t members = picture.ranks.size() + 1;
+  const size_t steps = 2 + 2 + 1 + 1;  // The first one has a new engine.
   EXPECT_THAT(text, HasSubstr("# TYPE corro_job_step_duration_seconds histogram\n"
                               "corro_job_step_duration_seconds_bucket{le=\"0.001\"} 0\n"));
   EXPECT_THAT(text,
-              HasSubstr(fmt::format("\ncorro_job_step_duration_seconds_sum {}\n", 2 * members)));
-  EXPECT_THAT(text,
-              HasSubstr(fmt::format("\ncorro_job_step_duration_seconds_count {}\n", members)));
+              HasSubstr(fmt::format("\ncorro_job_step_duration_seconds_sum {}\n", 2 * steps)));
+  EXPECT_THAT(text, HasSubstr(fmt::format("\ncorro_job_step_duration_seconds_count {}\n", steps)));
 }
 
 TEST(Board, TextThatIsNoUtf8IsStillJson) {

@@ -6,6 +6,7 @@ import { listenToQuestions, showInspection } from "./inspect.js";
 import { listen, showLogs } from "./logs.js";
 import { prepare, showMembers } from "./members.js";
 import { progressFacts, showMetrics, showProgress } from "./metrics.js";
+import { showPlan } from "./plan.js";
 import { listenToRanks, runs, showRanks } from "./ranks.js";
 import { showSpread } from "./spread.js";
 import { byId, clock, facts, fill, head, orNothing, setText, span } from "./table.js";
@@ -70,6 +71,7 @@ function show(job) {
   ]);
   showRanks(job);
   showSpread(job);
+  showPlan(job);
   showMetrics(job);
   showProgress(job);
   showMembers(job);

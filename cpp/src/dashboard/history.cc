@@ -51,6 +51,13 @@ bool change_ranks(std::vector<RankRow>& ranks, const Json& rows) {
          });
 }
 
+/// A plan without what was measured, which is another one at each look.
+Json decided_in(const std::string& plan) {
+  Json decided = plan_or_null(plan);
+  if (decided.is_object()) decided["terms"] = decided["measured_seconds"] = nullptr;
+  return decided;
+}
+
 Status check_version(std::string_view line) {
   const Json json = Json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains(kVersionField))
@@ -88,12 +95,16 @@ std::string HistoryWriter::show(const JobPicture& picture, UnixTime now) {
   const auto age = std::chrono::duration_cast<std::chrono::seconds>(now - started_);
   due_ = now + pause_after(line.size(), age);
   std::string taken = take(line, kMostPictureBytes);
-  if (!taken.empty()) ranks_ = picture.ranks;
+  if (!taken.empty()) {
+    ranks_ = picture.ranks;
+    if (decided_in(picture.plan) != decided_in(plan_)) plan_ = picture.plan;
+  }
   return taken;
 }
 
 std::string HistoryWriter::end(const JobPicture& picture, UnixTime now) {
   due_ = UnixTime::max();
+  if (picture.plan != plan_) plan_.clear();  // The end has what was measured.
   return take(line_of(picture, now), UINT64_MAX);
 }
 
@@ -101,6 +112,7 @@ std::string HistoryWriter::line_of(const JobPicture& picture, UnixTime now) {
   Json json{
       {"time", seconds_of(now)}, {"summary", picture.summary}, {"state", name_of(picture.state)},
       {"epoch", picture.epoch},  {"lost", picture.lost},       {"ranks", Json::array()}};
+  if (decided_in(picture.plan) != decided_in(plan_)) json["plan"] = plan_or_null(picture.plan);
   for (const RankRow& row : picture.ranks) {
     const auto before = std::ranges::lower_bound(ranks_, row.place, {}, &RankRow::place);
     const bool is_new = before == ranks_.end() || before->place != row.place;

@@ -48,6 +48,7 @@ class HistoryWriter {
   UnixTime due_{};
   UnixTime started_{};
   std::vector<RankRow> ranks_;  ///< As the file has them; by place.
+  std::string plan_;            ///< The same.
 };
 
 /// How long after a picture of so many bytes no other is written, in a job of this age.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "dashboard/board_json.h"
 #include "dashboard/board_text.h"
 #include "dashboard/replay.h"
 
@@ -16,9 +17,15 @@ using std::chrono::hours;
 using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 constexpr UnixTime kBegun{seconds(1000)};
+constexpr const char* kPlan =
+    R"({"text":"one stage","why":"","limiting":"computing","step_seconds":0.5,"schedule":"1f1b",)"
+    R"("micro_batches":4,"chunks":1,"terms":[["sync",0.1,0.2]],"measured_seconds":null,"stages":)"
+    R"([{"layers":[0,4],"ranks":"0-1","memory_bytes":6,"limit_bytes":8,"forward_seconds":0.1,)"
+    R"("backward_seconds":0.2}]})";
 
 /// Two ranks in this step.
 JobPicture picture_in(uint64_t step) {
@@ -89,6 +96,41 @@ TEST(History, IsWhatTheBoardWas) {
   EXPECT_EQ(end.picture().ranks[1].cause, "status 3");
   EXPECT_FALSE(end.picture().ranks[1].step) << "a field may go";
   EXPECT_EQ(end.happenings().front().cause, "status 3");
+}
+
+TEST(History, HasThePlanOnceUntilItChanges) {
+  HistoryWriter writer;
+  JobPicture picture = picture_in(1);
+  std::string text = writer.begin(picture);
+  picture.plan = kPlan;
+  text += writer.show(picture, kBegun + seconds(1));
+  picture.plan.replace(picture.plan.find("null"), 4, "0.75");
+  const std::string same = writer.show(picture, kBegun + seconds(2));
+  EXPECT_THAT(text, HasSubstr("one stage"));
+  EXPECT_THAT(same, Not(HasSubstr("one stage"))) << "but for what is measured";
+  const auto history = History::read(text + same + writer.end(picture, kBegun + seconds(3)));
+  ASSERT_TRUE(history.ok());
+  EXPECT_EQ(plan_or_null(history->at(kBegun + seconds(2)).picture().plan), plan_or_null(kPlan));
+  EXPECT_EQ(plan_or_null(history->at(kBegun + seconds(3)).picture().plan),
+            plan_or_null(picture.plan));
+  EXPECT_FALSE(plan_or_null(kPlan).is_null());
+}
+
+TEST(History, APlanThatThePageCannotDrawIsNone) {
+  const auto with = [](const char* from, const char* to) {
+    std::string text = kPlan;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return plan_or_null(text.replace(at, std::string(from).size(), to));
+  };
+  EXPECT_FALSE(with("one stage", "<img src=x>").is_null()) << "it is text";
+  EXPECT_TRUE(with("[0,4]", "[0]").is_null());
+  EXPECT_TRUE(with("[0,4]", "[0,-4]").is_null());
+  EXPECT_TRUE(with(R"("text")", R"("txt")").is_null());
+  EXPECT_TRUE(with("0.5,", "-0.5,").is_null());
+  EXPECT_TRUE(with(R"(["sync",0.1,0.2])", R"(["sync",0.1])").is_null());
+  EXPECT_TRUE(plan_or_null("").is_null());
+  EXPECT_TRUE(plan_or_null("[]").is_null());
 }
 
 TEST(History, ALineHasWhatHasChanged) {

@@ -49,7 +49,12 @@ struct RankRow {
   std::optional<double> step_seconds = {};  ///< That a step takes; none: none has ended.
   std::optional<double> wait_share = {};    ///< Which part of that it waits: 0 to 1.
   std::vector<LoggedValue> values = {};
-  StepHistograms steps = {};  ///< That have ended; of the process, not of the place.
+};
+
+/// How long steps of a process took, since its engine was made.
+struct StepsOfMember {
+  std::string member;  ///< RankRow::member.
+  StepHistograms steps;
 };
 
 enum class JobState : uint8_t {
@@ -70,8 +75,10 @@ struct JobPicture {
   std::string summary = {};  ///< One sentence for people: what is going on.
   uint32_t epoch = 0;
   UnixTime started{};
-  uint64_t lost = 0;                ///< Ranks that have failed or were lost, ever.
-  std::vector<RankRow> ranks = {};  ///< By place.
+  uint64_t lost = 0;                      ///< Ranks that have failed or were lost, ever.
+  std::string plan = {};                  ///< That ranks follow: JSON of theirs; "": none was told.
+  std::vector<RankRow> ranks = {};        ///< By place.
+  std::vector<StepsOfMember> steps = {};  ///< Of those whose steps have ended; no history has them.
 };
 
 /// An event of the job, as a line of --events has it.

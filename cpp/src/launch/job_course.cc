@@ -265,11 +265,20 @@ void JobCourse::on(size_t place, const agent::Leaving& /*leaving*/, Time now) {
   if (evolves()) carry_out(members_.leave(place, is_all, now), now);
 }
 
-void JobCourse::on(size_t place, const agent::Notice& notice, Time /*now*/) {
+void JobCourse::on(size_t place, const agent::Notice& notice, Time now) {
+  if (notice.said.kind == wire::NoticeKind::kDecisions) return keep_plan(notice, now);
   Event event = event_of(kind_of(notice.said.kind), place, notice.said.text);
   if (event.kind != EventKind::kPlan) event.step = notice.said.step;
   event.age = std::clamp(notice.age, Duration::zero(), kOldest);
   order(Announce{std::move(event)});
+}
+
+/// The newest: a coordinator that takes over hears of all that were told, in any order.
+void JobCourse::keep_plan(const agent::Notice& notice, Time now) {
+  const Time told = now - std::clamp(notice.age, Duration::zero(), kOldest);
+  if (notice.said.text.empty() || (!plan_.empty() && told < plan_told_)) return;
+  plan_ = notice.said.text;
+  plan_told_ = told;
 }
 
 /// A host's agent says nothing more: it was killed, or the connection or the host is gone. Its

@@ -183,6 +183,8 @@ class JobCourse {
   [[nodiscard]] const std::vector<diagnosis::RankEnd>& ends() const { return ends_; }
   /// Who waits too long for whom; "": nobody does.
   [[nodiscard]] const std::string& long_wait() const { return long_wait_; }
+  /// What ranks have said of the plan that they follow, as JSON; "": nothing.
+  [[nodiscard]] const std::string& plan() const { return plan_; }
   /// Processes that have failed by themselves, or were lost with their host, ever.
   [[nodiscard]] uint64_t lost() const { return lost_; }
   /// The signal by which the user has asked for the end first.
@@ -223,6 +225,7 @@ class JobCourse {
   void on(size_t place, const agent::ReadyForEpoch& ready, Time now);
   void on(size_t place, const agent::Leaving& leaving, Time now);
   void on(size_t place, const agent::Notice& notice, Time now);
+  void keep_plan(const agent::Notice& notice, Time now);
   void on(size_t place, const agent::Stack& stack, Time /*now*/) { stacks_.take(place, stack); }
   void on(size_t place, const agent::Traced& traced, Time now);
   /// What is about a host, or for others.
@@ -288,6 +291,8 @@ class JobCourse {
   int awaited_ = -1;  ///< People were told that ranks wait for it; -1: for none.
   Time awaited_since_{};
   std::string long_wait_;  ///< What people were told of it.
+  std::string plan_;
+  Time plan_told_{};  ///< That.
   uint64_t lost_ = 0;
   bool begun_ = false;  ///< Ranks were started.
   int running_ = 0;

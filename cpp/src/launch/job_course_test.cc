@@ -111,6 +111,24 @@ TEST_F(JobCourseTest, ACheckpointIsAnEventWithItsOwnStepAndAge) {
   EXPECT_EQ(said[0].event.age, seconds(3));
 }
 
+TEST_F(JobCourseTest, WhatAPlanDecidesIsKeptForThoseWhoLook) {
+  JobCourse one = course();
+  one.begin(Time{});
+  (void)one.take_orders();
+  const auto tell = [&](size_t place, const char* text, Duration age) {
+    const agent::Notice told{{.kind = wire::NoticeKind::kDecisions, .text = text}, age};
+    one.hear(place, {one.subject(place), told}, Time{seconds(100)});
+  };
+  tell(1, "{}", seconds(3));
+  EXPECT_TRUE(take<Announce>(one).empty()) << "that it is loaded is said by itself";
+  EXPECT_EQ(one.plan(), "{}");
+  tell(0, "older", seconds(4));
+  tell(0, "", seconds(0));
+  EXPECT_EQ(one.plan(), "{}");
+  tell(0, "newer", seconds(2));
+  EXPECT_EQ(one.plan(), "newer");
+}
+
 TEST_F(JobCourseTest, APlanIsAnEventWithItsNameInTheStepThatTheRankIsIn) {
   JobCourse one = course();
   one.begin(Time{});

@@ -26,8 +26,9 @@ void JobOrders::carry_out(const TellAll& order) {
 void JobOrders::carry_out(const StartRank& order) {
   agent::Start start = order.joins ? joiner_start_of(job_.plan, order.seat, secret_)
                                    : start_of(job_.plan, order.seat, secret_);
-  if (job_.course.elastic())
-    start.environment["CORRO_MEMBER_UUID"] = wire::to_hex(order.about.member);
+  start.environment["CORRO_MEMBER_UUID"] = wire::to_hex(order.about.member);
+  // Also where it is not: a job may be started by a rank of another one.
+  start.environment["CORRO_ELASTIC"] = job_.course.elastic() ? "1" : "0";
   if (start.input == agent::StandardInput::kSent) input_.start();
   job_.agents.send(order.seat.host, {order.about, std::move(start)});
 }

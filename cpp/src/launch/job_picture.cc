@@ -41,7 +41,6 @@ void add_training(RankRow& row, const obs::ProcessSnapshot& flight) {
     // Several threads may have waited at once.
     row.wait_share = std::min(1.0, static_cast<double>(flight.times.wait_ns) / took);
   }
-  row.steps = flight.steps;
   for (const obs::LoggedValue& one : flight.logged)
     row.values.push_back({.name = one.name, .value = one.value, .step = one.step});
 }
@@ -120,11 +119,14 @@ JobPicture picture_of(const JobCourse& course, const LaunchPlan& plan, UnixTime 
                  .state = state_of(course),
                  .epoch = course.epoch(),
                  .started = started,
-                 .lost = course.lost()};
+                 .lost = course.lost(),
+                 .plan = course.plan()};
   for (size_t place = 0; place < course.ends().size(); ++place) {
     const RankEnd& end = course.ends()[place];
     const bool was_there = !end.ended || end.pid != 0;
     if (was_there) job.ranks.push_back(row_of(course, plan, place));
+    if (was_there && end.flight && end.flight->times.steps > 0)
+      job.steps.push_back({job.ranks.back().member, end.flight->steps});
   }
   job.summary = summarize(job, course.long_wait());
   return job;

@@ -164,7 +164,9 @@ TEST(ServerLines, HaveTheServerInFront) {
 /// A job whose ranks and servers have all been started.
 class CourseWithServers : public testing::Test {
  protected:
-  CourseWithServers() {
+  CourseWithServers() : CourseWithServers(job()) {}
+  explicit CourseWithServers(const JobFacts& facts)
+      : one_(facts, new_members(wire::digest_of("job"), 2), {.several_hosts = true}, now_) {
     one_.begin(Time{});
     for (const JobOrder& order : one_.take_orders()) {
       if (const auto* start = std::get_if<StartServer>(&order)) servers_.push_back(*start);
@@ -212,7 +214,7 @@ class CourseWithServers : public testing::Test {
   }
 
   Time now_{};
-  JobCourse one_{job(), new_members(wire::digest_of("job"), 2), {.several_hosts = true}, now_};
+  JobCourse one_;
   std::vector<StartServer> servers_;
   std::string starts_;
 };
@@ -314,6 +316,34 @@ TEST_F(CourseWithServers, AreLostWithTheirHost) {
   one_.lose_host(1, "no answer", now_);
   end_rank(0, SIGTERM);
   EXPECT_THAT(told(), ElementsAre("15 to 0 on 0", "15 to 2 on 0"));
+}
+
+/// A third host has no rank, and the job's servers.
+class CourseWithHostsOfServers : public CourseWithServers {
+ protected:
+  CourseWithHostsOfServers() : CourseWithServers(with_third_host()) {}
+  static JobFacts with_third_host() {
+    JobFacts facts = job();
+    facts.servers = 2;
+    facts.hosts.push_back({.name = "node3", .first_rank = 2, .ranks = 0, .address = ""});
+    return facts;
+  }
+};
+
+TEST_F(CourseWithHostsOfServers, ServersOfALostHostAreToldAndReplaced) {
+  one_.lose_host(2, "no answer", now_);
+  const std::string lost = "was lost: host node3 was lost: no answer";
+  EXPECT_THAT(told(), ElementsAre("corro: server 0 " + lost + "\n", "node3: server 0 " + lost,
+                                  "corro: server 1 " + lost + "\n", "node3: server 1 " + lost));
+  EXPECT_TRUE(one_.goes_on());
+  EXPECT_EQ(one_.running(), 2);
+  now_ = one_.wake();
+  const auto started = told();
+  ASSERT_THAT(started, testing::SizeIs(6));
+  EXPECT_EQ(started[0], "start 2 on 0");
+  EXPECT_EQ(started[3], "start 3 on 0");
+  for (const size_t place : {0U, 1U}) end_rank(place);
+  EXPECT_THAT(told(), ElementsAre("15 to 2 on 0", "15 to 3 on 0"));
 }
 
 TEST_F(CourseWithServers, OneThatNeverSaidWhereItListensIsToldToAllHosts) {

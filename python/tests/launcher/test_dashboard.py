@@ -246,6 +246,9 @@ def test_what_ranks_log_is_drawn_and_how_long_it_takes(launcher: Launcher, windo
     metrics = shown.ask("/metrics", token=shown.token)[1].decode()
     assert re.search(r'^corro_log_value\{name="loss"\} [\d.]+$', metrics, re.MULTILINE)
     assert re.search(r"^corro_job_eta_seconds [\d.]+$", metrics, re.MULTILINE)
+    steps = re.search(r"^corro_job_step_duration_seconds_count (\d+)$", metrics, re.MULTILINE)
+    assert steps is not None
+    assert int(steps[1]) > 0
     (launcher.directory / "end").touch()
     window.says("#summary", "the job is over")
     assert window.page.locator(loss).count() == 1

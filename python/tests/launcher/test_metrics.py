@@ -95,6 +95,12 @@ def test_prometheus_gets_every_metric_of_every_rank(launcher: Launcher) -> None:
     ranks.end()
     assert text.endswith("\n")
     found: dict[str, set[str]] = {}
+    text, histograms = text.split("# HELP corro_step_duration_seconds ")
+    for name in ("corro_step_duration_seconds", "corro_step_wait_duration_seconds"):
+        assert (
+            len(re.findall(rf'^{name}_bucket{{.*le="\+Inf"}} \d+$', histograms, re.MULTILINE)) == 2
+        )
+        assert len(re.findall(rf"^{name}_(?:sum|count){{.*}} \S+$", histograms, re.MULTILINE)) == 4
     for line in text.splitlines():
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split()

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from corro import _context
+import corro
+from corro import _context, _native
 from corro._objects import allgather_object
 from corro.errors import InvalidArgumentError, ResourceExhaustedError
 from corro.planned import Planned
-from corro.torch.parallel import moving
+from corro.torch.parallel import moving, shown
 from corro.torch.parallel.capability import RankReport
 from corro.torch.parallel.clock import COMPUTE, SYNC
 from corro.torch.parallel.links import Link
@@ -36,6 +38,8 @@ LIMIT = 0.2
 """By which fraction a step may be longer than planned, or than it was when that was looked into."""
 GAIN = 0.05
 """By which fraction of a step another plan has to be better."""
+PAUSE = 10.0
+"""Seconds between two events that say what steps take."""
 _SLOWER = "-slower"
 _MOST = 100.0  # A speed is corrected by this factor at most.
 
@@ -47,7 +51,7 @@ def look(trainer: Trainer) -> None:
     """Compares the last steps with the plan; all ranks call it after the same step. Blocks."""
     ranks: list[Times] = allgather_object(trainer._measured.window(), group=trainer._group)
     lines = seconds_of(trainer.plan, ranks)
-    _report(trainer, _summary(lines))
+    _show(trainer, lines)
     step, planned = lines[-1].measured, lines[-1].planned
     planning = trainer._planning
     if planning.may_change and step > (1 + LIMIT) * max(planned, planning.accepted):
@@ -73,7 +77,7 @@ def plan_again(trainer: Trainer, ranks: Sequence[Times]) -> None:
     best, choices = min(plans.values(), key=_step)
     is_better = best.step < (1 - GAIN) * step
     if is_better and planning.has_room(best, group):
-        said += f"another plan takes {_ms(best.step)}: {_shape(before)} -> {_shape(best)}"
+        said += f"another plan takes {_ms(best.step)}: {shape_text(before)} -> {shape_text(best)}"
         offer = moving.Offer(moving.boxes_of(trainer))
         moving.move(trainer, best, choices, group, offer.read())
         planning.accepted = 0.0
@@ -193,10 +197,24 @@ def _summary(lines: Sequence[Line]) -> str:
 def _report(trainer: Trainer, text: str) -> None:
     """For `corro run --events`."""
     if trainer._group.rank() == 0:
-        _context.report(lambda epochs: epochs.report_training(trainer.steps, text))
+        _context.report(lambda: _native.report_training(trainer.steps, text))
 
 
-def _shape(planned: Planned) -> str:
+def _show(trainer: Trainer, lines: Sequence[Line]) -> None:
+    """For the dashboard; and, from time to time, for `corro run --events`."""
+    if trainer._group.rank() != 0:
+        return
+    planned = trainer.plan
+    if trainer._group.size() == corro.size():
+        shown.show(planned, shape_text(planned), trainer._loaded.group.ranks, lines)
+    now = time.monotonic()
+    if now >= trainer._planning.said_at + PAUSE:
+        trainer._planning.said_at = now
+        _report(trainer, _summary(lines))
+
+
+def shape_text(planned: Planned) -> str:
+    """Returns what was decided in a line."""
     shape = planned.decisions.shape
     layers = "+".join(str(each.end_layer - each.first_layer) for each in planned.decisions.stages)
     tensor = f"tensor {shape.tensor}, " if shape.tensor > 1 else ""

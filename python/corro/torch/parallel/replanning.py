@@ -6,6 +6,7 @@ what they are, nothing is measured again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -126,6 +127,8 @@ class Planning:
         """Whether steps that take longer than planned are a reason to plan again."""
         self.accepted = 0.0
         """What a step took when that was looked into, and the plan stayed."""
+        self.said_at = -math.inf
+        """When an event said what steps take, by the monotonic clock."""
         self.tried: dict[Any, Tried] = {}
         """Plans that were in use."""
         self._slower = 1.0  # What steps take, over what the planner says.

@@ -32,7 +32,7 @@ from corro.errors import CorroError, FailedPreconditionError, InvalidArgumentErr
 from corro.loaded_plan import Firing, LoadedPlan
 from corro.planned import Planned
 from corro.planned import Stage as PlannedStage
-from corro.torch.parallel import drift, offloaded_optimizer, samples, slots
+from corro.torch.parallel import drift, offloaded_optimizer, samples, shown, slots
 from corro.torch.parallel.alike import differing
 from corro.torch.parallel.borders import Layer
 from corro.torch.parallel.clock import COMPUTE, SYNC, UPDATE
@@ -146,6 +146,8 @@ class Trainer:
         self._measured = Measured()
         self._gradient_bytes = 0  # The most that there were.
         self._group, self._loaded, self._choices = group, loaded, choices
+        if group.rank() == 0 and group.size() == corro.size():
+            shown.show(planned, drift.shape_text(planned), loaded.group.ranks)
         shape = planned.decisions.shape
         self._failures = Failures(group, at_once=shape.tensor > 1)
         self._seats = Seats(shape, loaded.group.ranks, loaded.group.rank())
