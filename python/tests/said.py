@@ -53,8 +53,15 @@ class Said:
         return self.newest()
 
     def size(self, ranks: int) -> None:
-        """Waits until so many ranks step together."""
-        until(f"{ranks} ranks", lambda: self.newest().get("size") == ranks, self.logs)
+        """Waits until so many ranks step together, and each has said so."""
+
+        def together() -> set[int]:
+            epoch = self.newest().get("epoch")
+            all_said = [fact for said in self.facts().values() for fact in said]
+            now = [fact for fact in all_said if (fact["epoch"], fact["size"]) == (epoch, ranks)]
+            return {fact["rank"] for fact in now}
+
+        until(f"{ranks} ranks", lambda: len(together()) == ranks, self.logs)
 
     def process_on(self, host: str) -> int:
         """Of the rank that runs on this host."""
