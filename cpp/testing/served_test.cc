@@ -247,12 +247,12 @@ TEST(Served, ALateRankIsNotTheServersFault) {
   Buffers buffers({.count = 100}, 3, 1);
   const auto submit = [&](int32_t rank) {
     collective::OpRequest request = buffers.request(rank);
-    request.timeout = std::chrono::milliseconds(40);  // A quarter of it is servers'.
+    request.timeout = std::chrono::seconds(2);  // A quarter of it is servers'.
     return world.submit(rank, {request});
   };
   World::Works works{submit(0), submit(1)};
   world.poll_rounds(50);
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
   world.poll_rounds(50);
   works.push_back(submit(2));
   world.run(works);
