@@ -106,10 +106,10 @@ class ServedOperation final : public Operation {
                    .payload = call_};
       lane_.aggregators.endpoint(static_cast<int32_t>(i)).post_send(calls_[i]);
     }
-    const SignatureBits signature = signature_of(served_, lane_.words.size()).pack();
+    signature_ = signature_of(served_, lane_.words.size()).pack();
     for_each_other([&](transport::Endpoint& other, Word& word) {
-      word.begun = {.key = key_of(kBegunStep), .signature = signature, .into = {}};
-      word.vote = {.key = key_of(kVoteStep), .signature = signature, .into = word.verdict};
+      word.begun = {.key = key_of(kBegunStep), .signature = signature_, .into = {}};
+      word.vote = {.key = key_of(kVoteStep), .signature = signature_, .into = word.verdict};
       other.post_recv(word.begun);
       other.post_recv(word.vote);
       send(other, word.sends[0], kBegunStep, {});
@@ -227,9 +227,7 @@ class ServedOperation final : public Operation {
   }
 
   void send(transport::Endpoint& to, SendRequest& request, uint32_t step, BytesView payload) {
-    request = {.key = key_of(step),
-               .signature = signature_of(served_, lane_.words.size()).pack(),
-               .payload = payload};
+    request = {.key = key_of(step), .signature = signature_, .payload = payload};
     to.post_send(request);
   }
 
@@ -263,6 +261,7 @@ class ServedOperation final : public Operation {
   uint64_t number_ = 0;  ///< Of its call, on the connections to aggregators.
   BufferPool::Buffer result_;
   Bytes call_;
+  SignatureBits signature_{};       ///< Of the words.
   std::vector<Word> words_;         ///< By group rank.
   std::vector<SendRequest> calls_;  ///< By aggregator.
   std::array<std::byte, 1> verdict_{};
