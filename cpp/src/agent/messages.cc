@@ -59,9 +59,10 @@ void fields(Is<obs::ProcessTrace> auto& o, auto& a) { a(o.step), a(o.operations)
 void fields(Is<obs::StepTimes> auto& o, auto& a) { a(o.steps), a(o.step_ns), a(o.wait_ns); }
 void fields(Is<obs::TrainingProgress> auto& o, auto& a) { a(o.step), a(o.of); }
 void fields(Is<obs::LoggedValue> auto& o, auto& a) { a(o.name), a(o.value), a(o.step); }
+void fields(Is<obs::LinkTraffic> auto& o, auto& a) { a(o.peer), a(o.sent); }
 void fields(Is<obs::ProcessSnapshot> auto& o, auto& a) {
   a(o.rank), a(o.size), a(o.pid), a(o.step), a(o.operations), a(o.recent), a(o.times);
-  a(o.progress), a(o.logged), a(o.steps.taken), a(o.steps.waited);
+  a(o.progress), a(o.logged), a(o.steps.taken), a(o.steps.waited), a(o.links);
 }
 void fields(Is<diagnosis::RankEnd> auto& o, auto& a) {
   a(o.rank), a(o.pid), a(o.ended), a(o.stopped), a(o.status), a(o.out_of_memory), a(o.crash);
@@ -296,6 +297,11 @@ class FieldReader {
       (*this)(value);
       ok_ = ok_ && !value.name.empty() && value.name.size() <= obs::kLoggedNameBytes;
     }
+  }
+  void operator()(std::vector<obs::LinkTraffic>& links) {
+    const uint32_t items = count();
+    ok_ = ok_ && items <= obs::kMostLinks;
+    for (uint32_t left = items; ok_ && left > 0; --left) (*this)(links.emplace_back());
   }
   void operator()(Variables& variables) {
     for (uint32_t left = count(); ok_ && left > 0; --left) {

@@ -97,7 +97,7 @@
 
 namespace corro::agent {
 
-inline constexpr uint32_t kMessagesVersion = 13;
+inline constexpr uint32_t kMessagesVersion = 14;
 inline constexpr size_t kMaxMessageBytes = size_t{16} << 20U;
 /// Of the bytes of one OUTPUT.
 inline constexpr size_t kMaxOutputBytes = size_t{64} << 10U;

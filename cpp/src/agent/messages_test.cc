@@ -46,6 +46,8 @@ diagnosis::RankEnd some_end() {
   end.flight->steps.taken.add(std::chrono::milliseconds(3));
   end.flight->steps.taken.add(std::chrono::hours(1));
   end.flight->steps.waited.add(std::chrono::milliseconds(1));
+  end.flight->links = {{.peer = 0, .sent = 9},
+                       {.peer = obs::kOtherPeers, .sent = uint64_t{1} << 40U}};
   end.at = {"data.py", 3, "load", "next(it)"};
   end.paused = true;
   return end;
@@ -201,11 +203,13 @@ TEST(Messages, WhatARankLogsIsOnTheWireAsDocumented) {
                                          .progress = {{.step = 17, .of = 90}},
                                          .logged = {{.name = "ab", .value = 0.5, .step = 17}}};
   seen.end.flight->steps.taken.add(std::chrono::milliseconds(3));
+  seen.end.flight->links = {{.peer = 3, .sent = 4096}};
   const Bytes encoded = encode_message({some_subject(), seen});
   constexpr size_t kAfter = 4 * 4 + 1 + 8;  // Where its code was, paused, and the clock.
+  constexpr size_t kLinks = 4 + (4 + 8);
   constexpr size_t kLogged = 3 * 8 + 1 + 2 * 8 + 4 + (4 + 2) + 2 * 8;
   constexpr size_t kHistograms = (8 + 1 + 1 + 8) + (8 + 1);
-  ByteReader in(BytesView(encoded).last(kLogged + kHistograms + kAfter));
+  ByteReader in(BytesView(encoded).last(kLogged + kHistograms + kLinks + kAfter));
   EXPECT_EQ(in.read<uint64_t>(), 16U);
   EXPECT_EQ(in.read<uint64_t>(), 400U);
   EXPECT_EQ(in.read<uint64_t>(), 100U);
@@ -222,6 +226,9 @@ TEST(Messages, WhatARankLogsIsOnTheWireAsDocumented) {
   EXPECT_EQ(in.read<uint64_t>(), 1U);
   EXPECT_EQ(in.read<uint64_t>(), 0U) << "waited";
   EXPECT_EQ(in.read<uint8_t>(), 0);
+  EXPECT_EQ(in.read<uint32_t>(), 1U) << "links";
+  EXPECT_EQ(in.read<int32_t>(), 3);
+  EXPECT_EQ(in.read<uint64_t>(), 4096U);
 }
 
 TEST(Messages, BucketsComeInOrderAndHaveSomething) {
@@ -230,7 +237,7 @@ TEST(Messages, BucketsComeInOrderAndHaveSomething) {
   seen.end.flight->steps.waited.add(std::chrono::milliseconds(1));
   seen.end.flight->steps.waited.add(std::chrono::milliseconds(2));
   const Bytes encoded = encode_message({some_subject(), seen});
-  constexpr size_t kAfter = 4 * 4 + 1 + 8;
+  constexpr size_t kAfter = 4 + 4 * 4 + 1 + 8;  // No link, and what follows it.
   constexpr size_t kBucket = 1 + 8;
   const auto is_read = [&](size_t from_end, uint8_t byte) {
     Bytes changed = encoded;

@@ -1,5 +1,7 @@
 #include "dashboard/board.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -52,6 +54,23 @@ void Board::show(JobPicture picture, UnixTime now) {
   note_step(now);
   note_metrics(now);
   count_steps();
+  count_tables(now);
+  links_.show(picture_.links, now);
+}
+
+std::string name_of(const TablePart& part, std::string_view what) {
+  return fmt::format("{} {} {}", what, part.server, part.table);
+}
+
+void Board::count_tables(UnixTime now) {
+  Rates::Counters counters;
+  for (const TablePart& one : picture_.tables) {
+    counters[name_of(one, "pulls")] = one.pulls;
+    counters[name_of(one, "pushes")] = one.pushes;
+    counters[name_of(one, "pulled_rows")] = one.pulled_rows;
+    counters[name_of(one, "pushed_rows")] = one.pushed_rows;
+  }
+  table_rates_.sample(std::move(counters), now);
 }
 
 void Board::count_steps() {

@@ -8,9 +8,12 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "dashboard/host_links.h"
 #include "dashboard/picture.h"
+#include "dashboard/rates.h"
 #include "dashboard/series.h"
 #include "dashboard/training.h"
 
@@ -47,6 +50,9 @@ class Board {
   [[nodiscard]] uint64_t waits() const { return waits_; }
   /// Of all processes that there were since this board was made.
   [[nodiscard]] StepHistograms step_histograms() const;
+  [[nodiscard]] const HostLinks& links() const { return links_; }
+  /// How fast what servers count grows, by its name (name_of()).
+  [[nodiscard]] const Rates& table_rates() const { return table_rates_; }
   /// Of the last checkpoint; none: there is none.
   [[nodiscard]] const std::optional<uint64_t>& checkpoint() const { return checkpoint_; }
 
@@ -54,6 +60,7 @@ class Board {
   void note_step(UnixTime now);
   void note_metrics(UnixTime now);
   void count_steps();
+  void count_tables(UnixTime now);
 
   JobPicture picture_;
   std::deque<Happening> happenings_;
@@ -66,9 +73,14 @@ class Board {
     StepHistograms last;
   };
   std::map<std::string, Counted> counted_;  ///< By member.
+  HostLinks links_;
+  Rates table_rates_;
   uint64_t waits_ = 0;
   std::optional<uint64_t> checkpoint_;
 };
+
+/// The name of what a server counts of a table, such as "pulls".
+[[nodiscard]] std::string name_of(const TablePart& part, std::string_view what);
 
 /// The least and the most of what running ranks have told; none: nobody has.
 struct StepRange {

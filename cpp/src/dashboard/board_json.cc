@@ -7,6 +7,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "dashboard/json_fields.h"
+#include "dashboard/loads_json.h"
+
 namespace corro::dashboard {
 namespace {
 
@@ -68,50 +71,6 @@ Json progress_or_null(const std::optional<Progress>& progress) {
           {"of", json_or_null(progress->of)},
           {"steps_per_second", json_or_null(progress->steps_per_second)},
           {"eta_seconds", json_or_null(progress->eta_seconds)}};
-}
-
-// A field that is missing leaves the value as it is; null is what there is none of.
-
-const Json* field_of(const Json& json, const char* name) {
-  const auto found = json.find(name);
-  return found == json.end() ? nullptr : &*found;
-}
-
-bool read_text(const Json& json, const char* name, std::string& value) {
-  const Json* field = field_of(json, name);
-  if (field == nullptr) return true;
-  if (!field->is_null() && !field->is_string()) return false;
-  value = field->is_null() ? "" : field->get<std::string>();
-  return true;
-}
-
-template <typename Number>
-bool read_number(const Json& json, const char* name, Number& value, Number none) {
-  const Json* field = field_of(json, name);
-  if (field == nullptr) return true;
-  value = none;
-  if (field->is_null()) return true;
-  if (!field->is_number_unsigned()) return false;
-  const auto number = field->get<uint64_t>();
-  if (number > static_cast<uint64_t>(std::numeric_limits<Number>::max())) return false;
-  value = static_cast<Number>(number);
-  return true;
-}
-
-bool read_step(const Json& json, const char* name, std::optional<uint64_t>& step) {
-  const Json* field = field_of(json, name);
-  if (field == nullptr) return true;
-  if (!field->is_null() && !field->is_number_unsigned()) return false;
-  step = field->is_null() ? std::nullopt : std::optional(field->get<uint64_t>());
-  return true;
-}
-
-bool read_real(const Json& json, const char* name, std::optional<double>& value) {
-  const Json* field = field_of(json, name);
-  if (field == nullptr) return true;
-  if (!field->is_null() && !field->is_number()) return false;
-  value = field->is_null() ? std::nullopt : std::optional(field->get<double>());
-  return true;
 }
 
 /// Of json_of_number().
@@ -266,7 +225,9 @@ Json json_of(const Board& board, UnixTime now) {
             {"steps", Json::array()},
             {"progress", progress_or_null(progress_of(job, board.steps(), now))},
             {"metrics", list_metrics(board)},
-            {"plan", plan_or_null(job.plan)}};
+            {"plan", plan_or_null(job.plan)},
+            {"links", json_of_links(board)},
+            {"tables", json_of_tables(board)}};
   for (const RankRow& one : job.ranks) json["ranks"].push_back(json_of(one));
   for (const Happening& one : board.happenings()) json["events"].push_back(json_of(one));
   for (const StepPoint& one : board.steps())
@@ -303,7 +264,8 @@ bool change(JobPicture& picture, const Json& fields) {
          read_text(fields, "summary", picture.summary) &&
          read_state(fields, kJobStates, picture.state) && read_plan(fields, picture.plan) &&
          read_number(fields, "epoch", picture.epoch, 0U) &&
-         read_number(fields, "lost", picture.lost, uint64_t{0});
+         read_number(fields, "lost", picture.lost, uint64_t{0}) &&
+         read_links(fields, picture.links) && read_tables(fields, picture.tables);
 }
 
 std::optional<Happening> read_happening(const Json& json) {

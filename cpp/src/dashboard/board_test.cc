@@ -204,5 +204,62 @@ TEST(Board, MetricsHaveTypesAndNoRanks) {
   EXPECT_THAT(text, Not(HasSubstr("rank=")));
 }
 
+TEST(BoardText, HasLinksAndTables) {
+  Board board;
+  JobPicture picture = picture_of(3, 4);
+  const TablePart part{.table = "users \"1\"",
+                       .server = 2,
+                       .host = "node2",
+                       .rows = 70,
+                       .bytes = 4480,
+                       .shards = 8,
+                       .steps = 5,
+                       .pulls = 11,
+                       .pulled_rows = 33,
+                       .pushes = 12,
+                       .pushed_rows = 24,
+                       .pull_p99 = std::chrono::microseconds(250)};
+  picture.links = {{.member = "00ff", .from = "node1", .to = "node2", .bytes = 100}};
+  picture.tables = {part};
+  board.show(picture, kStart);
+  picture.links[0].bytes = 500;
+  picture.tables[0].pulls = 31;
+  picture.tables[0].pushed_rows = 64;
+  board.show(picture, kStart + seconds(4));
+  const auto json = nlohmann::json::parse(write_job(board, kStart + seconds(4)));
+  EXPECT_EQ(json["links"], nlohmann::json::parse(R"([{"from": "node1", "to": "node2", "bytes": 500,
+                                       "bytes_per_second": 100.0}])"));
+  ASSERT_EQ(json["tables"].size(), 1U);
+  const auto& table = json["tables"][0];
+  EXPECT_EQ(table["table"], "users \"1\"");
+  EXPECT_EQ(table["server"], 2);
+  EXPECT_EQ(table["host"], "node2");
+  EXPECT_EQ(table["rows"], 70);
+  EXPECT_EQ(table["bytes"], 4480);
+  EXPECT_EQ(table["shards"], 8);
+  EXPECT_EQ(table["steps"], 5);
+  EXPECT_EQ(table["pulls_per_second"], 5.0);
+  EXPECT_EQ(table["pulled_rows_per_second"], 0.0);
+  EXPECT_EQ(table["pushed_rows_per_second"], 10.0);
+  EXPECT_EQ(table["pull_p99_seconds"], 0.00025);
+  const std::string text = write_metrics(board, kStart + seconds(4));
+  EXPECT_THAT(text,
+              HasSubstr("\ncorro_job_link_sent_bytes_total{from=\"node1\",to=\"node2\"} 500\n"));
+  EXPECT_THAT(text, HasSubstr(R"(corro_job_table_rows{table="users \"1\"",server="2"} 70)"));
+  EXPECT_THAT(text,
+              HasSubstr(R"(corro_job_table_pushed_rows_total{table="users \"1\"",server="2"} 64)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(R"(corro_job_table_pull_p99_seconds{table="users \"1\"",server="2"} 0.00025)"));
+}
+
+TEST(BoardText, SaysNothingOfLinksAndTablesThatAreNotThere) {
+  Board board;
+  board.show(picture_of(3, 4), kStart);
+  EXPECT_THAT(write_metrics(board, kStart), Not(HasSubstr("link")));
+  EXPECT_THAT(write_metrics(board, kStart), Not(HasSubstr("table")));
+  EXPECT_EQ(nlohmann::json::parse(write_job(board, kStart))["links"], nlohmann::json::array());
+}
+
 }  // namespace
 }  // namespace corro::dashboard

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -66,6 +67,53 @@ void add_training(MetricLines& out, const Board& board, UnixTime now) {
                          prometheus_number(one.mean)));
 }
 
+/// One series for each pair of hosts over which something went.
+void add_links(MetricLines& out, const Board& board) {
+  const std::vector<HostLink> links = board.links().all();
+  if (links.empty()) return;
+  out.describe("corro_job_link_sent_bytes_total", "counter",
+               "Bytes of messages that ranks of a host have sent to those of another.");
+  for (const HostLink& one : links)
+    out.line(fmt::format("corro_job_link_sent_bytes_total{{from=\"{}\",to=\"{}\"}} {}\n",
+                         label_of(one.from), label_of(one.to), one.bytes));
+}
+
+/// What servers have of a table, and have done with it: a series for each.
+struct TableMetric {
+  const char* name;
+  const char* type;
+  const char* help;
+  uint64_t TablePart::* value;
+};
+constexpr std::array kTableMetrics = {
+    TableMetric{"corro_job_table_rows", "gauge", "Rows.", &TablePart::rows},
+    TableMetric{"corro_job_table_bytes", "gauge", "Memory that rows take.", &TablePart::bytes},
+    TableMetric{"corro_job_table_shards", "gauge", "Shards that it serves.", &TablePart::shards},
+    TableMetric{"corro_job_table_pulls_total", "counter", "Pulls.", &TablePart::pulls},
+    TableMetric{"corro_job_table_pulled_rows_total", "counter", "Rows that were pulled.",
+                &TablePart::pulled_rows},
+    TableMetric{"corro_job_table_pushes_total", "counter", "Pushes.", &TablePart::pushes},
+    TableMetric{"corro_job_table_pushed_rows_total", "counter", "Rows that were pushed.",
+                &TablePart::pushed_rows}};
+
+std::string labels_of(const TablePart& part) {
+  return fmt::format(R"(table="{}",server="{}")", label_of(part.table), part.server);
+}
+
+void add_tables(MetricLines& out, const std::vector<TablePart>& parts) {
+  if (parts.empty()) return;
+  for (const TableMetric& metric : kTableMetrics) {
+    out.describe(metric.name, metric.type, metric.help);
+    for (const TablePart& one : parts)
+      out.line(fmt::format("{}{{{}}} {}\n", metric.name, labels_of(one), one.*metric.value));
+  }
+  out.describe("corro_job_table_pull_p99_seconds", "gauge",
+               "How long a server takes for a pull: 99 of 100 of the last ones take less.");
+  for (const TablePart& one : parts)
+    out.line(fmt::format("corro_job_table_pull_p99_seconds{{{}}} {}\n", labels_of(one),
+                         std::chrono::duration<double>(one.pull_p99).count()));
+}
+
 }  // namespace
 
 std::string write_job(const Board& board, UnixTime now) { return text_of(json_of(board, now)); }
@@ -85,6 +133,8 @@ std::string write_metrics(const Board& board, UnixTime now) {
   out.add("corro_job_step_wait_duration_seconds",
           "How long ranks waited in a step for collectives.", steps.waited);
   add_training(out, board, now);
+  add_links(out, board);
+  add_tables(out, job.tables);
   if (board.checkpoint())
     out.add("corro_job_checkpoint_step", "gauge", "The step of the last checkpoint.",
             *board.checkpoint());

@@ -3,6 +3,7 @@
 import { drawRates, ratesOf } from "./chart.js";
 import { listenToSlider, showHistory, wantedTime } from "./history.js";
 import { listenToQuestions, showInspection } from "./inspect.js";
+import { showLinks } from "./links.js";
 import { listen, showLogs } from "./logs.js";
 import { prepare, showMembers } from "./members.js";
 import { progressFacts, showMetrics, showProgress } from "./metrics.js";
@@ -10,6 +11,7 @@ import { showPlan } from "./plan.js";
 import { listenToRanks, runs, showRanks } from "./ranks.js";
 import { showSpread } from "./spread.js";
 import { byId, clock, facts, fill, head, orNothing, setText, span } from "./table.js";
+import { showTables } from "./tables.js";
 
 const PAUSE = 1000; // milliseconds
 const PATIENCE = 5000;
@@ -72,6 +74,8 @@ function show(job) {
   showRanks(job);
   showSpread(job);
   showPlan(job);
+  showLinks(job);
+  showTables(job);
   showMetrics(job);
   showProgress(job);
   showMembers(job);

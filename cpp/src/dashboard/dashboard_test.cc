@@ -72,7 +72,7 @@ TEST(Dashboard, ThePageIsWholeSmallAndOfThisMachineAlone) {
     EXPECT_THAT(std::string(file.text), EndsWith("\n")) << file.name;
     EXPECT_EQ(file.text.find("https://"), std::string_view::npos) << file.name;
   }
-  EXPECT_EQ(page_files().size(), 15U);
+  EXPECT_EQ(page_files().size(), 17U);
   EXPECT_LT(bytes, 100U << 10U);
 }
 

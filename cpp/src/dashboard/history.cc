@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dashboard/board_json.h"
+#include "dashboard/loads_json.h"
 
 namespace corro::dashboard {
 namespace {
@@ -91,12 +92,14 @@ std::string HistoryWriter::hear(const Happening& happening) {
 }
 
 std::string HistoryWriter::show(const JobPicture& picture, UnixTime now) {
+  links_.show(picture.links, now);
   const std::string line = line_of(picture, now);
   const auto age = std::chrono::duration_cast<std::chrono::seconds>(now - started_);
   due_ = now + pause_after(line.size(), age);
   std::string taken = take(line, kMostPictureBytes);
   if (!taken.empty()) {
     ranks_ = picture.ranks;
+    tables_ = picture.tables;
     if (decided_in(picture.plan) != decided_in(plan_)) plan_ = picture.plan;
   }
   return taken;
@@ -104,6 +107,7 @@ std::string HistoryWriter::show(const JobPicture& picture, UnixTime now) {
 
 std::string HistoryWriter::end(const JobPicture& picture, UnixTime now) {
   due_ = UnixTime::max();
+  links_.show(picture.links, now);
   if (picture.plan != plan_) plan_.clear();  // The end has what was measured.
   return take(line_of(picture, now), UINT64_MAX);
 }
@@ -113,6 +117,8 @@ std::string HistoryWriter::line_of(const JobPicture& picture, UnixTime now) {
       {"time", seconds_of(now)}, {"summary", picture.summary}, {"state", name_of(picture.state)},
       {"epoch", picture.epoch},  {"lost", picture.lost},       {"ranks", Json::array()}};
   if (decided_in(picture.plan) != decided_in(plan_)) json["plan"] = plan_or_null(picture.plan);
+  if (!picture.links.empty()) json["links"] = history_of_links(links_);
+  if (picture.tables != tables_) json["tables"] = history_of_tables(picture.tables);
   for (const RankRow& row : picture.ranks) {
     const auto before = std::ranges::lower_bound(ranks_, row.place, {}, &RankRow::place);
     const bool is_new = before == ranks_.end() || before->place != row.place;

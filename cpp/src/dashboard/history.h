@@ -47,8 +47,10 @@ class HistoryWriter {
   uint64_t bytes_ = 0;  ///< That were written.
   UnixTime due_{};
   UnixTime started_{};
-  std::vector<RankRow> ranks_;  ///< As the file has them; by place.
-  std::string plan_;            ///< The same.
+  std::vector<RankRow> ranks_;     ///< As the file has them; by place.
+  std::string plan_;               ///< The same.
+  std::vector<TablePart> tables_;  ///< The same.
+  HostLinks links_;                ///< Of the whole job.
 };
 
 /// How long after a picture of so many bytes no other is written, in a job of this age.

@@ -233,5 +233,62 @@ TEST(Replay, IsAskedForATime) {
     EXPECT_EQ(replay_page(*history, wrong).status, 400) << wrong;
 }
 
+TEST(History, KeepsLinksAndTables) {
+  JobPicture picture = picture_in(5);
+  HistoryWriter writer;
+  std::string text = writer.begin(picture);
+  picture.links = {{.member = "m0", .from = "a", .to = "b", .bytes = 100},
+                   {.member = "m1", .from = "a", .to = "", .bytes = 11}};
+  picture.tables = {{.table = "users",
+                     .server = 1,
+                     .host = "b",
+                     .rows = 70,
+                     .bytes = 4480,
+                     .shards = 8,
+                     .steps = 5,
+                     .pulls = 11,
+                     .pulled_rows = 33,
+                     .pushes = 12,
+                     .pushed_rows = 24,
+                     .pull_p99 = std::chrono::microseconds(250)}};
+  text += writer.show(picture, kBegun + seconds(1));
+  picture.links[0].bytes = 40;  // Of another engine.
+  const std::string same = writer.show(picture, kBegun + seconds(2));
+  EXPECT_EQ(same.find("tables"), std::string::npos) << "they have not changed";
+  text += same;
+  picture.tables.clear();
+  text += writer.end(picture, kBegun + seconds(3));
+  const auto history = History::read(text);
+  ASSERT_TRUE(history.ok()) << history.status().message();
+  const Board board = history->at(kBegun + seconds(2));
+  const auto links = board.links().all();
+  ASSERT_EQ(links.size(), 2U);
+  EXPECT_EQ(links[0].to, "");
+  EXPECT_EQ(links[0].bytes, 11U);
+  EXPECT_EQ(links[1].to, "b");
+  EXPECT_EQ(links[1].bytes, 140U);
+  EXPECT_DOUBLE_EQ(links[1].bytes_per_second, 40);
+  ASSERT_EQ(board.picture().tables.size(), 1U);
+  const TablePart& part = board.picture().tables[0];
+  EXPECT_EQ(part.table, "users");
+  EXPECT_EQ(part.pushed_rows, 24U);
+  EXPECT_EQ(part.pull_p99, std::chrono::microseconds(250));
+  EXPECT_TRUE(history->at(kBegun + seconds(3)).picture().tables.empty());
+}
+
+TEST(History, ALineWithOtherLinksOrTablesIsDamaged) {
+  const JobPicture picture = picture_in(5);
+  HistoryWriter writer;
+  const std::string begin = writer.begin(picture) + writer.show(picture, kBegun + seconds(1));
+  for (const char* field : {R"("links":5)", R"("links":[[]])", R"("links":[{"bytes":-1}])",
+                            R"("tables":[{"server":"a"}])",
+                            R"("tables":[{"pull_p99_seconds":1e300}])", R"("tables":{"a":1})"}) {
+    const std::string line = fmt::format("{{\"time\":{},{}}}\n", seconds_of(kBegun) + 2, field);
+    const auto history = History::read(begin + line + line);
+    ASSERT_TRUE(history.ok());
+    EXPECT_NE(history->note().find("damaged"), std::string::npos) << field;
+  }
+}
+
 }  // namespace
 }  // namespace corro::dashboard

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/duration_histogram.h"
 #include "base/unix_time.h"
 
@@ -57,6 +58,32 @@ struct StepsOfMember {
   StepHistograms steps;
 };
 
+/// What a process has sent to those of a host, since its engine was made.
+struct LinkOfMember {
+  std::string member = {};  ///< RankRow::member.
+  std::string from = {};    ///< Its host.
+  std::string to = {};      ///< The other one, or the same. "": several.
+  uint64_t bytes = 0;       ///< Of messages, but for what goes through memory that both have.
+  bool operator==(const LinkOfMember&) const = default;
+};
+
+/// What one server keeps of a table, and has done with it since it was started.
+struct TablePart {
+  std::string table = {};
+  int server = 0;  ///< Its number; with servers in the ranks, the rank's place.
+  std::string host = {};
+  uint64_t rows = 0;
+  uint64_t bytes = 0;   ///< Of memory that the rows take.
+  uint64_t shards = 0;  ///< That it serves.
+  uint64_t steps = 0;   ///< That the table has taken.
+  uint64_t pulls = 0;   ///< Messages.
+  uint64_t pulled_rows = 0;
+  uint64_t pushes = 0;  ///< Messages.
+  uint64_t pushed_rows = 0;
+  Duration pull_p99{};  ///< From hearing to answering: of the last pulls, about a thousand.
+  bool operator==(const TablePart&) const = default;
+};
+
 enum class JobState : uint8_t {
   kOpening,  ///< No rank was started yet.
   kRunning,
@@ -79,6 +106,8 @@ struct JobPicture {
   std::string plan = {};                  ///< That ranks follow: JSON of theirs; "": none was told.
   std::vector<RankRow> ranks = {};        ///< By place.
   std::vector<StepsOfMember> steps = {};  ///< Of those whose steps have ended; no history has them.
+  std::vector<LinkOfMember> links = {};   ///< That something went over.
+  std::vector<TablePart> tables = {};     ///< By table and server; only of servers that run.
 };
 
 /// An event of the job, as a line of --events has it.

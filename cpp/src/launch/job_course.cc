@@ -215,6 +215,7 @@ void JobCourse::learn(size_t place, const RankEnd& said, Duration clock, Time no
   known.host = host;
   if (!known.flight) return;
   for (obs::OpSnapshot& op : known.flight->recent) translate(op, clock, now);
+  for (obs::LinkTraffic& link : known.flight->links) link.peer = members_.place_of_rank(link.peer);
 }
 
 void JobCourse::translate(obs::OpSnapshot& op, Duration clock, Time now) const {

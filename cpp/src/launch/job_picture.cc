@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "dashboard/board.h"
 #include "diagnosis/exit_status.h"
@@ -72,6 +73,21 @@ RankRow row_of(const JobCourse& course, const LaunchPlan& plan, size_t place) {
   return row;
 }
 
+/// What the process has sent; peers are named by their places (JobCourse::learn).
+void add_links(std::vector<dashboard::LinkOfMember>& links, const RankRow& row,
+               const JobCourse& course, const LaunchPlan& plan) {
+  const auto& flight = course.ends()[static_cast<size_t>(row.place)].flight;
+  if (!flight) return;
+  std::map<std::string, uint64_t> bytes;  // By host.
+  for (const obs::LinkTraffic& one : flight->links) {
+    const bool is_known = one.peer >= 0;
+    bytes[is_known ? plan.job.hosts[course.host_of(static_cast<size_t>(one.peer))].name : ""] +=
+        one.sent;
+  }
+  for (const auto& [to, sent] : bytes)
+    links.push_back({.member = row.member, .from = row.host, .to = to, .bytes = sent});
+}
+
 JobState state_of(const JobCourse& course) {
   if (!course.begun()) return JobState::kOpening;
   if (!course.goes_on()) return JobState::kEnding;
@@ -128,6 +144,7 @@ JobPicture picture_of(const JobCourse& course, const LaunchPlan& plan, UnixTime 
     if (was_there && end.flight && end.flight->times.steps > 0)
       job.steps.push_back({job.ranks.back().member, end.flight->steps});
   }
+  for (const RankRow& row : job.ranks) add_links(job.links, row, course, plan);
   job.summary = summarize(job, course.long_wait());
   return job;
 }

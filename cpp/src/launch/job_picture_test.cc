@@ -102,6 +102,24 @@ TEST_F(JobPictureTest, ShowsWhatARankTellsOfItsTraining) {
   EXPECT_EQ(picture().ranks[0].wait_share, 1.0) << "several threads wait at once";
 }
 
+TEST_F(JobPictureTest, HasWhatAProcessSendsByHosts) {
+  begin();
+  agent::Seen seen;
+  seen.end.pid = 40;
+  seen.end.flight = obs::ProcessSnapshot{.links = {{.peer = 1, .sent = 300},
+                                                   {.peer = 0, .sent = 1},
+                                                   {.peer = obs::kOtherPeers, .sent = 20},
+                                                   {.peer = 99, .sent = 3}}};
+  hear(0, seen);
+  const JobPicture job = picture();
+  const std::string& member = job.ranks[0].member;
+  const std::vector<dashboard::LinkOfMember> expected = {
+      {member, job.ranks[0].host, "", 23},
+      {member, job.ranks[0].host, job.ranks[0].host, 1},
+      {member, job.ranks[0].host, job.ranks[1].host, 300}};
+  EXPECT_EQ(job.links, expected);
+}
+
 TEST_F(JobPictureTest, BeforeRanksRunThereAreNone) {
   EXPECT_EQ(picture().state, JobState::kOpening);
   EXPECT_TRUE(picture().ranks.empty());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 #include <span>
 
 #include "obs/characters.h"
@@ -151,6 +152,19 @@ std::vector<LoggedValue> read_logged(const FlightLogged& logged) {
   return values;
 }
 
+std::vector<LinkTraffic> read_links(const FlightLinks& links) {
+  std::vector<LinkTraffic> traffic;
+  for (const LinkCell& cell : links.cells) {
+    const int64_t peer = cell.peer.load(kNewest);
+    const uint64_t sent = cell.sent.load(std::memory_order_relaxed);
+    const bool is_known = peer == kOthersCell || (peer > 0 && peer <= INT32_MAX);
+    if (!is_known || sent == 0) continue;
+    traffic.push_back(
+        {.peer = peer == kOthersCell ? kOtherPeers : static_cast<int32_t>(peer - 1), .sent = sent});
+  }
+  return traffic;
+}
+
 ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity) {
   const auto& header = *reinterpret_cast<const FlightHeader*>(memory);
   const auto& cells = reinterpret_cast<const FlightMetrics*>(memory + kFlightMetricsAt)->cells;
@@ -171,6 +185,7 @@ ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity) {
   snapshot.steps = {.taken = read_histogram(steps.taken, value_of(Metric::kStepNs)),
                     .waited = read_histogram(steps.waited, value_of(Metric::kStepWaitNs))};
   snapshot.logged = read_logged(logged);
+  snapshot.links = read_links(*reinterpret_cast<const FlightLinks*>(memory + kFlightLinksAt));
   for (TracedOp& one : trace_memory(memory, capacity).operations)
     snapshot.recent.push_back(std::move(one.op));
   snapshot.metrics = read_metrics(cells, header.metric_count.load(kNewest));

@@ -1,5 +1,5 @@
 // The memory of a flight recorder: one header, the metrics, what the program logs, histograms of its
-// steps, then `capacity` records. Private to obs/. Byte tables: docs/wire.md.
+// steps, what went to each peer, then `capacity` records. Private to obs/. Byte tables: docs/wire.md.
 //
 // Every field is a lock-free atomic, so a reader in the same process, in another one, or after the
 // writer's death sees whole words. A record is valid when its `sequence` is the same, and not 0,
@@ -19,12 +19,13 @@
 
 #include "obs/flight_recorder.h"
 #include "obs/flight_trace.h"
+#include "obs/links.h"
 #include "obs/metrics.h"
 #include "obs/step_log.h"
 
 namespace corro::obs {
 
-inline constexpr uint64_t kFlightMagic = 0x35544C464F52524FULL;    // "ORROFLT5"
+inline constexpr uint64_t kFlightMagic = 0x36544C464F52524FULL;    // "ORROFLT6"
 inline constexpr uint64_t kFlightKind = kFlightMagic << 8U >> 8U;  // Without the version.
 inline constexpr uint32_t kMaxFlightCapacity = 1U << 16U;
 inline constexpr size_t kFlightNameBytes = 32;
@@ -67,6 +68,17 @@ struct alignas(64) FlightSteps {
   StepBuckets waited;
 };
 
+inline constexpr int64_t kOthersCell = -1;
+
+struct LinkCell {
+  std::atomic<int64_t> peer;   ///< 0: nobody's; kOthersCell; else one more than the peer's rank.
+  std::atomic<uint64_t> sent;  ///< Bytes.
+};
+
+struct alignas(64) FlightLinks {
+  std::array<LinkCell, kMostLinks> cells;  ///< Those of somebody come first.
+};
+
 struct alignas(64) FlightRecord {
   std::atomic<uint64_t> sequence;  ///< 0 while begin() fills the record.
   std::atomic<uint64_t> op_id;
@@ -98,11 +110,13 @@ static_assert(offsetof(FlightLogged, ahead) == 8 && offsetof(FlightLogged, cells
               offsetof(LoggedCell, name) == 24 && sizeof(LoggedCell) == 56 &&
               sizeof(FlightLogged) == 960);
 static_assert(offsetof(FlightSteps, waited) == 136 && sizeof(FlightSteps) == 320);
+static_assert(offsetof(LinkCell, sent) == 8 && sizeof(FlightLinks) == 2048);
 
 inline constexpr size_t kFlightMetricsAt = sizeof(FlightHeader);
 inline constexpr size_t kFlightLoggedAt = kFlightMetricsAt + sizeof(FlightMetrics);
 inline constexpr size_t kFlightStepsAt = kFlightLoggedAt + sizeof(FlightLogged);
-inline constexpr size_t kFlightRecordsAt = kFlightStepsAt + sizeof(FlightSteps);
+inline constexpr size_t kFlightLinksAt = kFlightStepsAt + sizeof(FlightSteps);
+inline constexpr size_t kFlightRecordsAt = kFlightLinksAt + sizeof(FlightLinks);
 
 /// Stores the text, cut where a 0 still follows it.
 template <size_t N>
@@ -131,6 +145,8 @@ struct FlightState {
 /// What a program has logged, in the order in which its names came. A value that is being written is
 /// read again a few times, and left out if its writer has stopped there.
 [[nodiscard]] std::vector<LoggedValue> read_logged(const FlightLogged& logged);
+/// Of each peer to which something went.
+[[nodiscard]] std::vector<LinkTraffic> read_links(const FlightLinks& links);
 /// Reads the header, the metrics, what was logged and every valid record. `capacity` has been
 /// checked against the memory's size.
 [[nodiscard]] ProcessSnapshot read_memory(const std::byte* memory, uint32_t capacity);

@@ -82,6 +82,7 @@ struct FlightRecorder::Impl {
   std::shared_ptr<std::byte> memory;  ///< The metrics keep it, too.
   Metrics metrics{nullptr};
   std::optional<StepLog> steps;
+  Links links;
   uint32_t capacity = 0;
   uint64_t begun = 0;
 };
@@ -106,6 +107,8 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(Options options) 
           impl->memory, reinterpret_cast<FlightLogged*>(impl->memory.get() + kFlightLoggedAt)),
       std::shared_ptr<FlightSteps>(
           impl->memory, reinterpret_cast<FlightSteps*>(impl->memory.get() + kFlightStepsAt)));
+  impl->links = Links(std::shared_ptr<FlightLinks>(
+      impl->memory, reinterpret_cast<FlightLinks*>(impl->memory.get() + kFlightLinksAt)));
   impl->metrics.set(Metric::kRanks, static_cast<uint64_t>(options.size));
   FlightHeader& header = impl->header();
   header.capacity.store(options.capacity, kPublish);
@@ -170,6 +173,8 @@ Duration FlightRecorder::end(Handle handle, Code code, std::optional<Time> when)
 }
 
 StepLog& FlightRecorder::steps() const { return *impl_->steps; }
+
+const Links& FlightRecorder::links() const { return impl_->links; }
 
 const Metrics& FlightRecorder::metrics() const { return impl_->metrics; }
 

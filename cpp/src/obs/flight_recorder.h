@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "obs/links.h"
 #include "obs/metrics.h"
 #include "obs/step_log.h"
 
@@ -77,6 +78,7 @@ struct ProcessSnapshot {
   StepHistograms steps = {};                      ///< That have ended.
   std::optional<TrainingProgress> progress = {};  ///< None: how long the training is was not told.
   std::vector<LoggedValue> logged = {};           ///< At most kMostLogged.
+  std::vector<LinkTraffic> links = {};            ///< That something went over; at most kMostLinks.
 };
 
 /// The operation that has waited longest for another rank, or null.
@@ -103,6 +105,8 @@ class FlightRecorder {
   Duration end(Handle handle, Code code, std::optional<Time> when = {});
   /// What the program tells of its steps. Thread-safe.
   [[nodiscard]] StepLog& steps() const;
+  /// What goes to peers, in the same memory, which they keep. One writer at a time, as begin().
+  [[nodiscard]] const Links& links() const;
   /// The numbers in the same memory, which they keep.
   [[nodiscard]] const Metrics& metrics() const;
   /// The sealed memfd named "corro-flight"; pass it on to let others read. Owned by the recorder.

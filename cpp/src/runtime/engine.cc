@@ -24,7 +24,7 @@ const obs::Metrics& metrics_of(const EngineOptions& options) { return options.re
 
 Peers peers_of(const EngineOptions& options) {
   return Peers(options.members[static_cast<size_t>(options.rank)], options.connects,
-               metrics_of(options));
+               metrics_of(options), options.recorder->links());
 }
 
 collective::SegmentPool scratch_of(const EngineOptions& options) {

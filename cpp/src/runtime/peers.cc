@@ -27,7 +27,8 @@ void Peers::add(MemberId member, EnginePeer peer) {
   Entry& added = *entries_[index];
   added.peer = std::move(peer);
   if (added.peer.stream == nullptr && (member == own_ || !connects_)) return;
-  if (added.peer.stream != nullptr) added.fd = added.peer.stream->poll_fd();
+  const bool has_stream = added.peer.stream != nullptr;
+  if (has_stream) added.fd = added.peer.stream->poll_fd();
   added.endpoint = std::make_unique<transport::Endpoint>(
       std::move(added.peer.stream),
       [this, member](const wire::Control& control) { hear(member, control); },
@@ -36,6 +37,7 @@ void Peers::add(MemberId member, EnginePeer peer) {
         events_.emplace_back(PeerStray{member, key, signature});
       },
       metrics_);
+  if (has_stream) added.endpoint->count_on(links_.open(member));
   added.endpoint->start_epoch(epoch_);
 }
 
@@ -46,6 +48,7 @@ void Peers::connect(MemberId member, std::unique_ptr<transport::Stream> stream) 
   if (one.endpoint == nullptr || one.endpoint->connected()) return stream->close();
   one.fd = stream->poll_fd();
   one.readable = true;
+  one.endpoint->count_on(links_.open(member));
   one.endpoint->connect(std::move(stream));
 }
 

@@ -84,8 +84,9 @@ class Peers {
   };
 
   /// `connects`: streams that are missing can be made, see take_wanted().
-  explicit Peers(MemberId own, bool connects = false, obs::Metrics metrics = {})
-      : own_(own), connects_(connects), metrics_(std::move(metrics)) {}
+  explicit Peers(MemberId own, bool connects = false, obs::Metrics metrics = {},
+                 obs::Links links = {})
+      : own_(own), connects_(connects), metrics_(std::move(metrics)), links_(std::move(links)) {}
 
   /// Adds a peer, or what the engine knows of its own process. Ids are not used again.
   void add(MemberId member, EnginePeer peer);
@@ -171,6 +172,7 @@ class Peers {
   bool connects_;
   bool left_ = false;     ///< After close().
   obs::Metrics metrics_;  ///< All endpoints count there.
+  obs::Links links_;      ///< And there, each by itself, once it has a stream.
   std::vector<MemberId> wanted_;
   std::vector<std::unique_ptr<Entry>> entries_;  ///< By member; null where there is none.
   std::vector<PeerEvent> events_;

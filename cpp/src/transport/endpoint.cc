@@ -39,6 +39,8 @@ void Endpoint::connect(std::unique_ptr<Stream> stream) {
 
 bool Endpoint::connected() const { return impl_->stream != nullptr; }
 
+void Endpoint::count_on(obs::Link link) { impl_->outbox.count_on(std::move(link)); }
+
 void Endpoint::post_send(SendRequest& request) {
   CORRO_CHECK(!request.done, request.key.lane.key, request.key.op, request.key.step);
   impl_->outbox.post(request);

@@ -20,6 +20,7 @@
 #include "base/bytes.h"
 #include "base/lane_key.h"
 #include "base/signature_bits.h"
+#include "obs/links.h"
 #include "obs/metrics.h"
 #include "transport/stream.h"
 #include "wire/frame.h"
@@ -85,6 +86,8 @@ class Endpoint final {
   /// Gives an endpoint without a stream its stream; one that is closed closes it.
   void connect(std::unique_ptr<Stream> stream);
   [[nodiscard]] bool connected() const;
+  /// Bytes of messages that are sent from now on are counted there, too.
+  void count_on(obs::Link link);
 
   /// Queues a message; tries to write at once when nothing is queued before it and not much has
   /// been written since progress(): a batch of posts must not outrun the peer's PAUSE.

@@ -208,6 +208,7 @@ void Outbox::finish_frame() {
   }
   current_.sent += payload_.size();
   metrics_.add(traffic_.bytes_sent, payload_.size());
+  link_.add(payload_.size());
   if (current_.sent < current_.request->payload.size()) return;
   metrics_.add(traffic_.messages_sent);
   current_.request->done = true;

@@ -48,6 +48,9 @@ class Outbox {
     traffic_ = traffic_of(stream);
   }
 
+  /// See Endpoint::count_on.
+  void count_on(obs::Link link) { link_ = std::move(link); }
+
   /// See Endpoint::post_send.
   void post(SendRequest& request);
   /// See Endpoint::send_control.
@@ -119,6 +122,7 @@ class Outbox {
   Stream* stream_ = nullptr;
   obs::Metrics metrics_;
   Traffic traffic_;
+  obs::Link link_;
   bool broken_ = false;
   size_t turn_bytes_ = 0;  ///< Written in this turn.
 
