@@ -89,7 +89,7 @@ void AgentCourse::signal_ranks(int number) {
 
 void AgentCourse::on(const Subject& /*about*/, const Look& /*look*/, Time /*now*/) {
   for (size_t rank = 0; rank < ranks_.size(); ++rank)
-    if (ranks_[rank].runs && !serves(rank)) order(Report{rank});
+    if (ranks_[rank].runs) order(Report{rank});
   say(Alive{});
 }
 

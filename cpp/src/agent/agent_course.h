@@ -8,8 +8,8 @@
 //   fenced     every end was said again, and FENCED: nothing comes after it
 //
 // Table servers are processes of the host as ranks are, and are ended with what ranks have left. They
-// are members of no epoch, are not looked at, and signals for all ranks pass them by, unless they stop
-// or kill whoever gets them.
+// are members of no epoch, and signals for all ranks pass them by, unless they stop or kill whoever
+// gets them. They are looked at as ranks are: for their tables.
 //
 // Its commander may be lost, and another one come (follow()). That is told all once more: it knows
 // who the members are, and what they have said it hears from those who have heard it.

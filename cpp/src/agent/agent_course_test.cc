@@ -139,7 +139,7 @@ TEST_F(AgentCourseTest, ATableServerIsNoRank) {
   (void)told();
   EXPECT_TRUE(course_.serves(2));
   EXPECT_THAT(hear(to_all(0, members({0, 1}))), Not(HasSubstr("kill")));
-  EXPECT_EQ(hear(to_all(0, Look{})).substr(0, 14), "seen 0;seen 1;");
+  EXPECT_EQ(hear(to_all(0, Look{})).substr(0, 21), "seen 0;seen 1;seen 2;");
   EXPECT_EQ(hear(to_all(0, Signal{.number = SIGTERM})), "signal 15;signal 15;")
       << "each rank, and not the server";
   EXPECT_EQ(hear(to_all(0, Signal{.number = SIGKILL})), "signal 9;") << "all";

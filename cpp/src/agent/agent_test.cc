@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -16,6 +17,7 @@
 #include "io/socket.h"
 #include "wire/agent_bootstrap.h"
 #include "wire/agent_protocol.h"
+#include "wire/server_number.h"
 
 namespace corro::agent {
 namespace {
@@ -411,6 +413,70 @@ TEST(Agent, AnEndThatAnEpochMayHaveHiddenIsSaidAgain) {
   const auto heard = agent.hear_until<Ended>(0);
   EXPECT_EQ(heard.back().about.epoch, 1U);
   EXPECT_EQ(WEXITSTATUS(end_of(heard, 0).status), 5);
+}
+
+/// What was seen of a process, by its number.
+std::optional<diagnosis::RankEnd> seen_in(const std::vector<Message>& heard, int number) {
+  for (const Message& message : heard) {
+    const auto* seen = std::get_if<Seen>(&message.body);
+    if (seen != nullptr && message.about.rank == number) return seen->end;
+  }
+  return std::nullopt;
+}
+
+/// A recorder with a table of so many rows.
+std::unique_ptr<obs::TableRecorder> tables_of(uint64_t rows) {
+  auto made = obs::TableRecorder::create().value();
+  made->write(made->add("words").value(), {.rows = rows});
+  return made;
+}
+
+TEST(Agent, SaysWhatTablesServersHaveWhenItLooks) {
+  constexpr int kServer = wire::kFirstServer;
+  AgentProcess agent;
+  const Start start{.job = "test",
+                    .agent = agent.name(),
+                    .size = 4,
+                    .servers = 2,
+                    .program = "/bin/sh",
+                    .arguments = {"sh", "-c", "sleep 1000"},
+                    .environment = {{"PATH", "/usr/bin:/bin"}}};
+  for (const int number : {kServer, 1}) agent.tell(AgentProcess::subject(number), start);
+  (void)agent.hear_until<Started>(1);
+  std::vector<std::unique_ptr<obs::TableRecorder>> recorders;
+  std::vector<std::unique_ptr<wire::AgentBootstrap>> connected;
+  const auto greet = [&](int number, uint64_t rows) {
+    recorders.push_back(tables_of(rows));
+    const int fd = recorders.back()->fd();
+    connected.push_back(
+        wire::AgentBootstrap::connect({.name = agent.name(),
+                                       .rank = number,
+                                       .descriptors = std::span(&fd, 1),
+                                       .deadline = monotonic_now() + std::chrono::minutes(1)})
+            .value());
+  };
+  greet(kServer, 7);      // A process of its own.
+  greet(kServer + 1, 8);  // A thread of rank 1.
+  greet(kServer + 1, 9);  // A second one, which will be refused.
+  agent.tell(AgentProcess::all(), Look{});
+  auto heard = agent.hear_until<Alive>();
+  EXPECT_EQ(seen_in(heard, kServer)->tables,
+            (std::vector<obs::TableCounts>{{.name = "words", .rows = 7}}));
+  EXPECT_EQ(seen_in(heard, 1)->tables,
+            (std::vector<obs::TableCounts>{{.name = "words", .rows = 8}}));
+  const auto has_joined = [&heard](int number) {
+    return std::ranges::any_of(heard, [number](const Message& message) {
+      return std::holds_alternative<Joined>(message.body) && message.about.rank == number;
+    });
+  };
+  EXPECT_TRUE(has_joined(kServer));
+  EXPECT_FALSE(has_joined(1)) << "its engine has said nothing";
+  agent.tell(AgentProcess::subject(kServer), Signal{.number = SIGKILL});
+  EXPECT_THAT(end_of(agent.hear_until<Ended>(kServer), kServer).tables, testing::IsEmpty());
+  agent.tell(AgentProcess::all(), Look{});
+  heard = agent.hear_until<Alive>();
+  EXPECT_FALSE(seen_in(heard, kServer));
+  EXPECT_TRUE(seen_in(heard, 1));
 }
 
 /// One packet of a worker's connection; empty if the agent has closed it.

@@ -64,9 +64,13 @@ void fields(Is<obs::ProcessSnapshot> auto& o, auto& a) {
   a(o.rank), a(o.size), a(o.pid), a(o.step), a(o.operations), a(o.recent), a(o.times);
   a(o.progress), a(o.logged), a(o.steps.taken), a(o.steps.waited), a(o.links);
 }
+void fields(Is<obs::TableCounts> auto& o, auto& a) {
+  a(o.name), a(o.rows), a(o.bytes), a(o.shards), a(o.steps), a(o.pulls), a(o.pulled_rows);
+  a(o.pushes), a(o.pushed_rows), a(o.pull_p99_ns);
+}
 void fields(Is<diagnosis::RankEnd> auto& o, auto& a) {
   a(o.rank), a(o.pid), a(o.ended), a(o.stopped), a(o.status), a(o.out_of_memory), a(o.crash);
-  a(o.flight), a(o.at), a(o.paused);
+  a(o.flight), a(o.at), a(o.paused), a(o.tables);
 }
 void fields(Is<winsize> auto& o, auto& a) {
   a(o.ws_row), a(o.ws_col), a(o.ws_xpixel), a(o.ws_ypixel);
@@ -302,6 +306,16 @@ class FieldReader {
     const uint32_t items = count();
     ok_ = ok_ && items <= obs::kMostLinks;
     for (uint32_t left = items; ok_ && left > 0; --left) (*this)(links.emplace_back());
+  }
+  /// No more than a server shows.
+  void operator()(std::vector<obs::TableCounts>& tables) {
+    const uint32_t items = count();
+    ok_ = ok_ && items <= obs::kMostShownTables;
+    for (uint32_t left = items; ok_ && left > 0; --left) {
+      obs::TableCounts& table = tables.emplace_back();
+      (*this)(table);
+      ok_ = ok_ && !table.name.empty();
+    }
   }
   void operator()(Variables& variables) {
     for (uint32_t left = count(); ok_ && left > 0; --left) {

@@ -25,8 +25,8 @@
 //      <- EXAMINED, CLOCK, MEASURED
 //   CREDIT                               both ways: of OUTPUT and of INPUT so much was taken
 //   SIGNAL, ASK, LOOK, RESIZE, INPUT ->
-//      <- SEEN, ALIVE                      after LOOK: for each rank that runs, and at the end. Servers
-//                                          are not asked
+//      <- SEEN, ALIVE                      after LOOK: for each rank and server that runs, and at the
+//                                          end
 //   STACKS ->                              what are the ranks' Python stacks?
 //      <- STACK                            of each that runs, as soon as it has answered
 //   TRACE ->                               which operations do the ranks remember?
@@ -162,7 +162,7 @@ struct Ended {
   diagnosis::RankEnd end;  ///< Without `when`.
   Duration clock{};        ///< The agent's, by which the operations' times are.
 };
-/// What a running rank does, in the same form.
+/// What a running rank does, or a table server has, in the same form.
 struct Seen {
   diagnosis::RankEnd end;
   Duration clock{};

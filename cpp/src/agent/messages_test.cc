@@ -50,6 +50,7 @@ diagnosis::RankEnd some_end() {
                        {.peer = obs::kOtherPeers, .sent = uint64_t{1} << 40U}};
   end.at = {"data.py", 3, "load", "next(it)"};
   end.paused = true;
+  end.tables = {{.name = "words", .rows = 3, .pull_p99_ns = 1ULL << 40U}, {.name = "users"}};
   return end;
 }
 
@@ -205,7 +206,7 @@ TEST(Messages, WhatARankLogsIsOnTheWireAsDocumented) {
   seen.end.flight->steps.taken.add(std::chrono::milliseconds(3));
   seen.end.flight->links = {{.peer = 3, .sent = 4096}};
   const Bytes encoded = encode_message({some_subject(), seen});
-  constexpr size_t kAfter = 4 * 4 + 1 + 8;  // Where its code was, paused, and the clock.
+  constexpr size_t kAfter = 4 * 4 + 1 + 4 + 8;  // Where its code was, paused, tables, the clock.
   constexpr size_t kLinks = 4 + (4 + 8);
   constexpr size_t kLogged = 3 * 8 + 1 + 2 * 8 + 4 + (4 + 2) + 2 * 8;
   constexpr size_t kHistograms = (8 + 1 + 1 + 8) + (8 + 1);
@@ -237,7 +238,7 @@ TEST(Messages, BucketsComeInOrderAndHaveSomething) {
   seen.end.flight->steps.waited.add(std::chrono::milliseconds(1));
   seen.end.flight->steps.waited.add(std::chrono::milliseconds(2));
   const Bytes encoded = encode_message({some_subject(), seen});
-  constexpr size_t kAfter = 4 + 4 * 4 + 1 + 8;  // No link, and what follows it.
+  constexpr size_t kAfter = 4 + 4 * 4 + 1 + 4 + 8;  // No link, and what follows it.
   constexpr size_t kBucket = 1 + 8;
   const auto is_read = [&](size_t from_end, uint8_t byte) {
     Bytes changed = encoded;
@@ -249,6 +250,38 @@ TEST(Messages, BucketsComeInOrderAndHaveSomething) {
   EXPECT_FALSE(is_read(kBucket, kDurationBuckets)) << "there is none";
   EXPECT_FALSE(is_read(kBucket, 0)) << "it was there";
   EXPECT_FALSE(is_read(kBucket - 1, 0)) << "it has nothing";
+}
+
+TEST(Messages, TablesAreOnTheWireAsDocumented) {
+  Seen seen{.end = {}, .clock = {}};
+  seen.end.tables = {{.name = "ab",
+                      .rows = 1,
+                      .bytes = 2,
+                      .shards = 3,
+                      .steps = 4,
+                      .pulls = 5,
+                      .pulled_rows = 6,
+                      .pushes = 7,
+                      .pushed_rows = 8,
+                      .pull_p99_ns = 9}};
+  const Bytes encoded = encode_message({some_subject(), seen});
+  ByteReader in(BytesView(encoded).last(4 + (4 + 2) + 9 * 8 + 8));
+  EXPECT_EQ(in.read<uint32_t>(), 1U);
+  EXPECT_EQ(in.read_string(9), "ab");
+  for (uint64_t number = 1; number <= 9; ++number) EXPECT_EQ(in.read<uint64_t>(), number);
+  EXPECT_EQ(std::get<Seen>(decode_message(without_length(encoded))->body).end.tables,
+            seen.end.tables);
+}
+
+TEST(Messages, TablesThatNoServerShowsAreRefused) {
+  const auto is_read = [](std::vector<obs::TableCounts> tables) {
+    Seen seen{.end = {}, .clock = {}};
+    seen.end.tables = std::move(tables);
+    return decode_message(without_length(encode_message({some_subject(), seen}))).ok();
+  };
+  EXPECT_TRUE(is_read(std::vector(obs::kMostShownTables, obs::TableCounts{.name = "t"})));
+  EXPECT_FALSE(is_read(std::vector(obs::kMostShownTables + 1, obs::TableCounts{.name = "t"})));
+  EXPECT_FALSE(is_read({{.name = ""}}));
 }
 
 TEST(Messages, MoreThanAProcessCanLogIsRefused) {

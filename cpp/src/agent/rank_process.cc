@@ -106,6 +106,9 @@ diagnosis::RankEnd RankProcess::look() const {
   diagnosis::RankEnd seen = describe();
   const char state = process_state(seen.flight ? seen.flight->pid : pid());
   seen.paused = seen.paused || state == 'T' || state == 't';
+  if (!tables_.valid()) return seen;
+  auto tables = obs::read_tables(tables_.get());
+  if (tables.ok()) seen.tables = std::move(tables).value();
   return seen;
 }
 

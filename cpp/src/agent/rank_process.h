@@ -1,7 +1,8 @@
-// One rank as its agent sees it: its process, its output, its flight recorder, its end.
+// One rank, or table server, as its agent sees it: its process, its output, its recorders, its end.
 //
 // The process and its two streams end each on their own: children of the rank may hold a stream
-// open. Its flight recorder comes with its hello, and can be read after its end, too. A rank for
+// open. Its flight recorder comes with its hello, and can be read after its end, too; so does the
+// recorder of its tables, which is read while it runs. A rank for
 // which another one waited in vain is asked where it is: the error that it had printed until then
 // is kept, since what it prints while it is stopped is no cause.
 #pragma once
@@ -49,6 +50,11 @@ class RankProcess {
   void send(int signal) const;
   void set_terminal_size(io::Output stream, const winsize& size) const;
   void set_flight(io::Fd flight) { flight_ = std::move(flight); }
+  /// Of the table server that it is, or has on a thread. The first one counts: a second server of the
+  /// same process, or of a child, is refused.
+  void set_tables(io::Fd tables) {
+    if (!tables_.valid()) tables_ = std::move(tables);
+  }
 
   /// Another rank has given up waiting for this one: asks it where it is, if it runs and was not
   /// asked before. What it prints about its end from now on is no cause.
@@ -64,7 +70,7 @@ class RankProcess {
   /// What is known now, but for its number, with the crash read from stderr and the flight recorder read again: of its
   /// operations the one that tells most and the last one.
   [[nodiscard]] diagnosis::RankEnd describe() const;
-  /// The same of a rank that runs, and whether a signal has stopped it.
+  /// The same of a rank that runs, with its tables, and whether a signal has stopped it.
   [[nodiscard]] diagnosis::RankEnd look() const;
   /// What its flight recorder has of its last `steps` steps (obs::trace_flight). None: it has no
   /// engine.
@@ -73,7 +79,7 @@ class RankProcess {
  private:
   diagnosis::RankEnd end_;
   std::array<io::Fd, io::kOutputs.size()> streams_;  ///< By io::Output.
-  io::Fd in_, flight_;
+  io::Fd in_, flight_, tables_;
   std::string input_;        ///< Not written yet.
   bool input_ends_ = false;  ///< After it.
   std::optional<Whereabouts> asked_;

@@ -2,6 +2,8 @@
 
 #include <sys/epoll.h>
 
+#include "wire/server_number.h"
+
 namespace corro::agent {
 
 Status WorkerService::open(const Start& start) {
@@ -34,10 +36,22 @@ void WorkerService::poll() {
 // -- what engines say -----------------------------------------------------------------------------
 
 void WorkerService::on_hello(wire::WorkerHello hello) {
+  if (wire::is_server(hello.rank)) return on_server(std::move(hello));
   const auto rank = station_.course.find_number(hello.rank);
   if (!rank) return;
   if (!hello.descriptors.empty()) station_.ranks[*rank].set_flight(std::move(hello.descriptors[0]));
   station_.course.on_join(*rank);
+}
+
+/// A table server is a process of its own, or a thread of a rank, which has joined as that.
+void WorkerService::on_server(wire::WorkerHello hello) {
+  const auto process = station_.course.find_number(hello.rank);
+  const auto owner =
+      process ? process : station_.course.find_number(hello.rank - wire::kFirstServer);
+  if (!owner) return;
+  if (!hello.descriptors.empty())
+    station_.ranks[*owner].set_tables(std::move(hello.descriptors[0]));
+  if (process) station_.course.on_join(*process);
 }
 
 /// It concerns the ranks of other hosts, if there are any.

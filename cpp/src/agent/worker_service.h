@@ -42,6 +42,7 @@ class WorkerService {
  private:
   void poll();
   void on_hello(wire::WorkerHello hello);
+  void on_server(wire::WorkerHello hello);
   void on_put(const std::string& key, const Bytes& value);
   void on_ready(const wire::WorkerReady& ready);
   void on_leave(const std::string& member);

@@ -111,14 +111,15 @@ class Reader {
   Status status_;
 };
 
-/// A table server is no rank, whatever it has inherited; it knows how many there are.
+/// A table server is no rank, whatever it has inherited; it knows with how many the job begins, and may
+/// have come later.
 void read_server(Reader& reader, int32_t server, Environment& environment) {
   environment.launcher = "corro";
   environment.size = reader.number("CORRO_SIZE", 1);
   environment.nodes = reader.number("CORRO_NODES", 1);
-  if (server < environment.servers) return;
+  if (environment.servers > 0) return;
   reader.fail(invalid("CORRO_SERVER", fmt::to_string(server),
-                      fmt::format("a server below CORRO_SERVERS={}", environment.servers)));
+                      "a server of a job that has some: CORRO_SERVERS is not set, or 0"));
 }
 
 /// Takes the place in the job from the first launcher that tells rank and size.

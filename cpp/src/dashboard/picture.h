@@ -80,7 +80,8 @@ struct TablePart {
   uint64_t pulled_rows = 0;
   uint64_t pushes = 0;  ///< Messages.
   uint64_t pushed_rows = 0;
-  Duration pull_p99{};  ///< From hearing to answering: of the last pulls, about a thousand.
+  /// From hearing, or from the step that was waited for, to answering: of the last pulls, about 1000.
+  Duration pull_p99{};
   bool operator==(const TablePart&) const = default;
 };
 

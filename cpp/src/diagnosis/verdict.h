@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "diagnosis/traceback.h"
 #include "obs/flight_recorder.h"
+#include "obs/table_recorder.h"
 
 namespace corro::diagnosis {
 
@@ -30,6 +31,8 @@ struct RankEnd {
   std::string host = {};  ///< Where it ran; "": where the commander is. Known to commanders.
   std::string lost = {};  ///< Why its host is lost, with it; "": it is not. Known to commanders.
   bool paused = false;    ///< It was stopped by a signal (SIGSTOP, a debugger) then.
+  /// Of a process that runs and is a table server, or a rank that is one, too.
+  std::vector<obs::TableCounts> tables = {};
 };
 
 struct Verdict {

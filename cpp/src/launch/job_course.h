@@ -207,6 +207,7 @@ class JobCourse {
   [[nodiscard]] std::optional<size_t> server_of(size_t host, const agent::Subject& about) const {
     return servers_.find(host, about);
   }
+  [[nodiscard]] const Servers& servers() const { return servers_; }
   /// The places of the epoch's members, by rank.
   [[nodiscard]] const std::vector<size_t>& ranks() const { return members_.ranks(); }
   [[nodiscard]] const agent::Subject& subject(size_t place) const {

@@ -19,6 +19,8 @@ void JobCourse::hear_server(size_t host, size_t server, const agent::Message& me
     return refuse_server(server, refused->why, now);
   if (const auto* started = std::get_if<agent::Started>(&message.body); started && options_.verbose)
     order(Note{fmt::format("corro: server {} has pid {}\n", server, started->pid)});
+  if (const auto* seen = std::get_if<agent::Seen>(&message.body))
+    servers_.see(server, seen->end.tables);
   // It has not said where it listens: nobody is to wait for that.
   if (std::holds_alternative<agent::Left>(message.body)) order(TellAll{message, host});
   const auto* ended = std::get_if<agent::Ended>(&message.body);

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <tuple>
 
 #include "dashboard/board.h"
 #include "diagnosis/exit_status.h"
@@ -18,6 +20,7 @@ using dashboard::JobPicture;
 using dashboard::JobState;
 using dashboard::RankRow;
 using dashboard::RankState;
+using dashboard::TablePart;
 using diagnosis::RankEnd;
 
 RankState state_of(const RankEnd& end) {
@@ -88,6 +91,39 @@ void add_links(std::vector<dashboard::LinkOfMember>& links, const RankRow& row,
     links.push_back({.member = row.member, .from = row.host, .to = to, .bytes = sent});
 }
 
+TablePart part_of(const obs::TableCounts& counts, size_t server, const std::string& host) {
+  return {.table = counts.name,
+          .server = static_cast<int>(server),
+          .host = host,
+          .rows = counts.rows,
+          .bytes = counts.bytes,
+          .shards = counts.shards,
+          .steps = counts.steps,
+          .pulls = counts.pulls,
+          .pulled_rows = counts.pulled_rows,
+          .pushes = counts.pushes,
+          .pushed_rows = counts.pushed_rows,
+          .pull_p99 = Duration(static_cast<int64_t>(
+              std::min<uint64_t>(counts.pull_p99_ns, std::numeric_limits<int64_t>::max())))};
+}
+
+/// Servers are processes of their own, or ranks.
+std::vector<TablePart> tables_of(const JobCourse& course, const LaunchPlan& plan) {
+  std::vector<TablePart> parts;
+  const auto add = [&](const std::vector<obs::TableCounts>& tables, size_t server, size_t host) {
+    for (const obs::TableCounts& counts : tables)
+      parts.push_back(part_of(counts, server, plan.job.hosts[host].name));
+  };
+  const Servers& servers = course.servers();
+  for (size_t server = 0; server < servers.size(); ++server)
+    add(servers.tables(server), server, servers.host_of(server));
+  for (size_t place = 0; place < course.ends().size(); ++place)
+    if (!course.ends()[place].ended) add(course.ends()[place].tables, place, course.host_of(place));
+  std::ranges::sort(parts, {},
+                    [](const TablePart& one) { return std::tie(one.table, one.server); });
+  return parts;
+}
+
 JobState state_of(const JobCourse& course) {
   if (!course.begun()) return JobState::kOpening;
   if (!course.goes_on()) return JobState::kEnding;
@@ -145,6 +181,7 @@ JobPicture picture_of(const JobCourse& course, const LaunchPlan& plan, UnixTime 
       job.steps.push_back({job.ranks.back().member, end.flight->steps});
   }
   for (const RankRow& row : job.ranks) add_links(job.links, row, course, plan);
+  job.tables = tables_of(course, plan);
   job.summary = summarize(job, course.long_wait());
   return job;
 }

@@ -33,6 +33,9 @@ LaunchPlan two_hosts() {
 
 class JobPictureTest : public testing::Test {
  protected:
+  JobPictureTest() : JobPictureTest(two_hosts()) {}
+  explicit JobPictureTest(LaunchPlan plan) : plan_(std::move(plan)) {}
+
   static JobCourse course_of(const LaunchPlan& plan, JobCourse::Options options = {}) {
     options.several_hosts = true;
     return {plan.job, new_members(wire::digest_of("job"), 2), std::move(options), Time{}};
@@ -72,7 +75,7 @@ class JobPictureTest : public testing::Test {
   }
   [[nodiscard]] JobPicture picture() const { return picture_of(course_, plan_, kStarted); }
 
-  LaunchPlan plan_ = two_hosts();
+  LaunchPlan plan_;
   JobCourse course_ = course_of(plan_);
   Time now_{seconds(10)};
 };
@@ -118,6 +121,83 @@ TEST_F(JobPictureTest, HasWhatAProcessSendsByHosts) {
       {member, job.ranks[0].host, job.ranks[0].host, 1},
       {member, job.ranks[0].host, job.ranks[1].host, 300}};
   EXPECT_EQ(job.links, expected);
+}
+
+/// Rows of a table as a server tells of them.
+agent::Seen tables_seen(int pid, std::vector<obs::TableCounts> tables) {
+  agent::Seen seen;
+  seen.end.pid = pid;
+  seen.end.tables = std::move(tables);
+  return seen;
+}
+
+/// "table server@host", of each part.
+std::vector<std::string> parts_in(const JobPicture& job) {
+  std::vector<std::string> parts;
+  for (const dashboard::TablePart& one : job.tables)
+    parts.push_back(fmt::format("{} {}@{}", one.table, one.server, one.host));
+  return parts;
+}
+
+/// Each host has a table server, too.
+class PictureWithServers : public JobPictureTest {
+ protected:
+  PictureWithServers() : JobPictureTest(with_servers()) {}
+  static LaunchPlan with_servers() {
+    LaunchPlan plan = two_hosts();
+    plan.job.servers = 2;
+    return plan;
+  }
+  void say(size_t server, agent::MessageBody said) {
+    const Servers& all = course_.servers();
+    course_.hear(all.host_of(server), {all.subject(server), std::move(said)}, now_);
+  }
+};
+
+TEST_F(PictureWithServers, ShowsTheTablesOfThoseThatRun) {
+  begin();
+  const obs::TableCounts words{.name = "words",
+                               .rows = 1,
+                               .bytes = 2,
+                               .shards = 3,
+                               .steps = 4,
+                               .pulls = 5,
+                               .pulled_rows = 6,
+                               .pushes = 7,
+                               .pushed_rows = 8,
+                               .pull_p99_ns = 9};
+  say(1, tables_seen(60, {words, {.name = "users"}}));
+  say(0, tables_seen(61, {{.name = "words"}}));
+  const JobPicture job = picture();
+  EXPECT_THAT(parts_in(job),
+              testing::ElementsAre("users 1@node2", "words 0@node1", "words 1@node2"));
+  EXPECT_EQ(job.tables[2], (dashboard::TablePart{.table = "words",
+                                                 .server = 1,
+                                                 .host = "node2",
+                                                 .rows = 1,
+                                                 .bytes = 2,
+                                                 .shards = 3,
+                                                 .steps = 4,
+                                                 .pulls = 5,
+                                                 .pulled_rows = 6,
+                                                 .pushes = 7,
+                                                 .pushed_rows = 8,
+                                                 .pull_p99 = Duration(9)}));
+  agent::Ended ended;
+  ended.end.ended = true;
+  ended.end.status = SIGKILL;
+  say(1, ended);
+  EXPECT_THAT(parts_in(picture()), testing::ElementsAre("words 0@node1"));
+}
+
+TEST_F(JobPictureTest, ShowsTheTablesOfRanksThatAreServersAndRun) {
+  begin();
+  for (const size_t place : {1U, 0U})
+    hear(place, tables_seen(40 + static_cast<int>(place), {{.name = "words", .rows = place}}));
+  EXPECT_THAT(parts_in(picture()), testing::ElementsAre("words 0@node1", "words 1@node2"));
+  EXPECT_EQ(picture().tables[1].rows, 1U);
+  end(0, 0);
+  EXPECT_THAT(parts_in(picture()), testing::ElementsAre("words 1@node2"));
 }
 
 TEST_F(JobPictureTest, BeforeRanksRunThereAreNone) {

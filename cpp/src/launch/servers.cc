@@ -48,7 +48,16 @@ void Servers::begin() {
   for (Server& server : servers_) server.runs = true;
 }
 
-bool Servers::end(size_t server) { return std::exchange(servers_[server].runs, false); }
+void Servers::see(size_t server, std::vector<obs::TableCounts> tables) {
+  if (servers_[server].runs) servers_[server].tables = std::move(tables);
+}
+
+bool Servers::stop(Server& server) {
+  server.tables.clear();
+  return std::exchange(server.runs, false);
+}
+
+bool Servers::end(size_t server) { return stop(servers_[server]); }
 
 bool Servers::replace(size_t server, Time now) {
   if (replaced_ == begun_with_ || servers_.size() + due_.size() >= most_) return false;
@@ -109,7 +118,7 @@ std::vector<size_t> Servers::lose_host(size_t host) {
   lost_hosts_[host] = true;
   std::vector<size_t> lost;
   for (size_t i = 0; i < servers_.size(); ++i)
-    if (servers_[i].host == host && std::exchange(servers_[i].runs, false)) lost.push_back(i);
+    if (servers_[i].host == host && stop(servers_[i])) lost.push_back(i);
   return lost;
 }
 

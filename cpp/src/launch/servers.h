@@ -12,6 +12,8 @@
 // servers began with the job. What it is to keep, ranks tell it (table/service/holders.h). More are
 // started, and some are told to leave, where the user asks for it. A server that leaves ends with
 // status 0 once ranks have copied what it keeps, and is not replaced.
+//
+// Its agent says what tables it has whenever it is looked at: the last word counts, until it ends.
 #pragma once
 
 #include <csignal>
@@ -48,9 +50,15 @@ class Servers {
   [[nodiscard]] std::optional<size_t> find(size_t host, const agent::Subject& about) const;
   [[nodiscard]] bool runs(size_t server) const { return servers_[server].runs; }
   [[nodiscard]] bool any_runs() const;
+  /// What was seen last of the tables of one that runs.
+  [[nodiscard]] const std::vector<obs::TableCounts>& tables(size_t server) const {
+    return servers_[server].tables;
+  }
 
   /// All that the job begins with are started.
   void begin();
+  /// Has these tables now.
+  void see(size_t server, std::vector<obs::TableCounts> tables);
   /// It has ended. False: that is known.
   bool end(size_t server);
   /// A host was lost: none is started there any more. Returns those that ran there.
@@ -86,6 +94,7 @@ class Servers {
     bool runs = false;
     bool leaves = false;
     std::optional<size_t> in_place_of = {};
+    std::vector<obs::TableCounts> tables = {};  ///< Only while it runs.
   };
   struct Due {
     std::optional<size_t> lost;  ///< None: it is one more.
@@ -94,6 +103,7 @@ class Servers {
 
   void add(size_t host, std::optional<size_t> in_place_of);
   [[nodiscard]] size_t host_after(size_t host) const;
+  static bool stop(Server& server);
 
   const wire::Digest job_;
   const bool ranks_serve_;

@@ -146,6 +146,27 @@ TEST(Servers, AllButTheLastOneMayLeave) {
   EXPECT_THAT(servers.let_go(2).message(), HasSubstr("is the last one"));
 }
 
+TEST(Servers, HaveTheTablesThatWereSeenLastUntilTheyEnd) {
+  Servers servers(job(), {});
+  const auto names_of = [&servers](size_t server) {
+    std::vector<std::string> names;
+    for (const obs::TableCounts& table : servers.tables(server)) names.push_back(table.name);
+    return names;
+  };
+  servers.see(0, {{.name = "early"}});
+  EXPECT_THAT(names_of(0), IsEmpty()) << "it does not run";
+  servers.begin();
+  for (const size_t server : {0U, 1U, 2U}) servers.see(server, {{.name = "words"}});
+  servers.see(1, {{.name = "users"}, {.name = "words"}});
+  EXPECT_THAT(names_of(0), ElementsAre("words"));
+  EXPECT_THAT(names_of(1), ElementsAre("users", "words"));
+  servers.end(1);
+  servers.see(1, {{.name = "late"}});
+  EXPECT_THAT(names_of(1), IsEmpty());
+  servers.lose_host(servers.host_of(2));
+  EXPECT_THAT(names_of(2), IsEmpty());
+}
+
 TEST(Servers, TheirGraceMayBecomeShorter) {
   Servers servers(job(), {});
   servers.begin();
@@ -239,6 +260,17 @@ TEST_F(CourseWithServers, OneThatEndsWhileRanksRunIsAnEventAndNoFailure) {
   EXPECT_THAT(told(), IsEmpty()) << "they were asked to end";
   EXPECT_TRUE(one_.over());
   for (const diagnosis::RankEnd& end : one_.result(now_).ends) EXPECT_EQ(end.status, 0);
+}
+
+TEST_F(CourseWithServers, WhatIsSeenOfOneIsItsTablesAndNothingElse) {
+  agent::Seen seen;
+  seen.end.tables = {{.name = "words", .rows = 7}};
+  hear_server(1, seen);
+  EXPECT_THAT(told(), IsEmpty());
+  EXPECT_EQ(one_.servers().tables(1), seen.end.tables);
+  EXPECT_THAT(one_.servers().tables(0), IsEmpty());
+  hear_server(1, ended(SIGKILL));
+  EXPECT_THAT(one_.servers().tables(1), IsEmpty());
 }
 
 TEST_F(CourseWithServers, OneThatIsToLeaveIsToldAndNotReplaced) {
@@ -383,7 +415,7 @@ TEST(ServerStart, SaysWhichServerOfWhichJobItIs) {
                           std::pair("CORRO_SIZE", "2")));
   const agent::Start later = server_start_of(plan, 4, 0, {});
   EXPECT_EQ(later.environment.at("CORRO_SERVER"), "4");
-  EXPECT_EQ(later.environment.at("CORRO_SERVERS"), "5") << "it is one of them";
+  EXPECT_EQ(later.environment.at("CORRO_SERVERS"), "3") << "so many were there before";
 }
 
 }  // namespace

@@ -149,8 +149,7 @@ Variables server_variables(const JobFacts& job, int server, size_t number) {
   const JobHost& host = job.hosts[number];
   Variables variables = {{"CORRO_RUN", "1"},
                          {"CORRO_SERVER", std::to_string(server)},
-                         // Those that have been started: one that came later counts, too.
-                         {"CORRO_SERVERS", std::to_string(std::max(job.servers, server + 1))},
+                         {"CORRO_SERVERS", std::to_string(job.servers)},
                          {"CORRO_SIZE", std::to_string(job.ranks)},
                          {"CORRO_NODES", std::to_string(job.hosts.size())},
                          {"CORRO_JOB_ID", job.job_id},

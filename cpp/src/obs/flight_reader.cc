@@ -1,8 +1,7 @@
 // Reading a recorder from outside: the descriptor and the memory are foreign, so every value is
 // checked.
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,43 +13,15 @@
 
 #include "obs/flight_layout.h"
 #include "obs/flight_recorder.h"
+#include "obs/sealed_memory.h"
 
 namespace corro::obs {
 namespace {
 
-/// Read-only view of a whole memfd for the time of one read.
-class Mapping {
- public:
-  Mapping(int fd, size_t bytes)
-      : memory_(mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0)), bytes_(bytes) {}
-  ~Mapping() {
-    if (ok()) munmap(memory_, bytes_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  [[nodiscard]] bool ok() const { return memory_ != MAP_FAILED; }
-  [[nodiscard]] const std::byte* data() const { return static_cast<const std::byte*>(memory_); }
+constexpr std::string_view kFlight = "flight recorder";
 
- private:
-  void* memory_;
-  size_t bytes_;
-};
-
-Status refuse(const std::string& why) { return {Code::kDataLoss, "flight recorder: " + why}; }
-
-/// The size of the memory behind fd, if it can be mapped without the danger that its owner cuts it
-/// off (SIGBUS).
-Result<size_t> checked_size(int fd) {
-  struct stat info{};
-  if (fstat(fd, &info) != 0) return status_from_errno("flight recorder: fstat", errno);
-  const int seals = fcntl(fd, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-    return refuse("not a memfd sealed against shrinking");
-  const auto bytes = static_cast<size_t>(info.st_size);
-  if (bytes < flight_bytes(1)) return refuse(fmt::format("{} bytes are too few", bytes));
-  if (bytes > flight_bytes(kMaxFlightCapacity))
-    return refuse(fmt::format("{} bytes are too many", bytes));
-  return bytes;
+Status refuse(std::string_view why) {
+  return {Code::kDataLoss, fmt::format("{}: {}", kFlight, why)};
 }
 
 bool is_flight_link(const std::string& link) {
@@ -64,20 +35,20 @@ bool is_flight_link(const std::string& link) {
 /// Reads the memory behind fd by `read`, once all is known to be there.
 template <typename What>
 Result<What> read_checked(int fd, What (*read)(const std::byte*, uint32_t)) {
-  CORRO_ASSIGN(const size_t bytes, checked_size(fd));
-  const Mapping mapping(fd, bytes);
-  if (!mapping.ok()) return status_from_errno("flight recorder: mmap", errno);
-  const auto& header = *reinterpret_cast<const FlightHeader*>(mapping.data());
+  CORRO_ASSIGN(const SealedView view,
+               SealedView::open(fd, flight_bytes(1), flight_bytes(kMaxFlightCapacity), kFlight));
+  const auto& header = *reinterpret_cast<const FlightHeader*>(view.data());
   const uint64_t magic = header.magic.load(std::memory_order_acquire);
   if (magic != kFlightMagic && magic << 8U >> 8U == kFlightKind)
     return refuse("another release of corro wrote it");
   if (magic != kFlightMagic) return refuse("memory has another format");
   const uint32_t capacity = header.capacity.load(std::memory_order_acquire);
   if (!std::has_single_bit(capacity) || capacity > kMaxFlightCapacity ||
-      flight_bytes(capacity) > bytes) {
-    return refuse(fmt::format("a capacity of {} records does not fit {} bytes", capacity, bytes));
+      flight_bytes(capacity) > view.size()) {
+    return refuse(
+        fmt::format("a capacity of {} records does not fit {} bytes", capacity, view.size()));
   }
-  return read(mapping.data(), capacity);
+  return read(view.data(), capacity);
 }
 
 }  // namespace

@@ -1,76 +1,33 @@
 #include "obs/flight_recorder.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <bit>
-#include <cerrno>
 #include <optional>
 
 #include "obs/flight_layout.h"
+#include "obs/sealed_memory.h"
 
 namespace corro::obs {
 namespace {
 
 constexpr auto kPublish = std::memory_order_release;
 
-#ifndef F_SEAL_FUTURE_WRITE
-constexpr int F_SEAL_FUTURE_WRITE = 0x10;
-#endif
-
 uint64_t ns_of(Time time) { return static_cast<uint64_t>(time.since_start.count()); }
 
 uint64_t now_ns() { return ns_of(monotonic_now()); }
 
-/// Makes the memfd at its full size, with its pages committed so that a full machine is an error
-/// here and no SIGBUS later. Returns the descriptor.
-Result<int> make_memfd(size_t bytes) {
-  const int fd = memfd_create(kFlightMemfdName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return status_from_errno("flight recorder: memfd_create", errno);
-  const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-  if (error != 0) {
-    close(fd);
-    return status_from_errno("flight recorder: no memory for " + std::to_string(bytes) + " bytes",
-                             error);
-  }
-  return fd;
-}
-
-/// Fixes the size; then forbids new writable mappings where the kernel can (5.1), so that readers
-/// cannot write.
-Status seal(int fd) {
-  if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-    return status_from_errno("flight recorder: sealing", errno);
-  }
-  if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0 && errno != EINVAL) {
-    return status_from_errno("flight recorder: sealing", errno);
-  }
-  return {};
-}
-
-Result<std::shared_ptr<std::byte>> map(int fd, size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return status_from_errno("flight recorder: mmap", errno);
-  const auto unmap = [bytes](std::byte* mapped) { munmap(mapped, bytes); };
-  return std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), unmap);
-}
-
 }  // namespace
 
 struct FlightRecorder::Impl {
-  ~Impl() {
-    if (fd >= 0) close(fd);
-  }
-  [[nodiscard]] FlightHeader& header() const {
-    return *reinterpret_cast<FlightHeader*>(memory.get());
-  }
+  [[nodiscard]] std::byte* at(size_t offset) const { return memory.bytes().get() + offset; }
+  [[nodiscard]] FlightHeader& header() const { return *reinterpret_cast<FlightHeader*>(at(0)); }
   [[nodiscard]] std::atomic<uint64_t>& operations() const {
-    auto& cells = reinterpret_cast<FlightMetrics*>(memory.get() + kFlightMetricsAt)->cells;
+    auto& cells = reinterpret_cast<FlightMetrics*>(at(kFlightMetricsAt))->cells;
     return cells[static_cast<size_t>(Metric::kOps)];
   }
   [[nodiscard]] FlightRecord* records() const {
-    return reinterpret_cast<FlightRecord*>(memory.get() + kFlightRecordsAt);
+    return reinterpret_cast<FlightRecord*>(at(kFlightRecordsAt));
   }
   /// The handle's record, or null once the ring has gone round and it is another operation's.
   [[nodiscard]] FlightRecord* find(Handle handle) const {
@@ -78,8 +35,7 @@ struct FlightRecorder::Impl {
     return record.sequence.load(std::memory_order_relaxed) == handle ? &record : nullptr;
   }
 
-  int fd = -1;
-  std::shared_ptr<std::byte> memory;  ///< The metrics keep it, too.
+  SealedMemory memory;  ///< The metrics keep its bytes, too.
   Metrics metrics{nullptr};
   std::optional<StepLog> steps;
   Links links;
@@ -95,20 +51,18 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(Options options) 
   }
   auto impl = std::make_unique<Impl>();
   impl->capacity = options.capacity;
-  const size_t bytes = flight_bytes(options.capacity);
-  CORRO_ASSIGN(impl->fd, make_memfd(bytes));
-  CORRO_ASSIGN(impl->memory, map(impl->fd, bytes));
-  CORRO_TRY(seal(impl->fd));
+  CORRO_ASSIGN(impl->memory, SealedMemory::create(kFlightMemfdName, flight_bytes(options.capacity),
+                                                  "flight recorder"));
+  const std::shared_ptr<std::byte>& bytes = impl->memory.bytes();
   impl->metrics = Metrics(std::shared_ptr<MetricCells>(
-      impl->memory, reinterpret_cast<MetricCells*>(impl->memory.get() + kFlightMetricsAt)));
-  impl->steps.emplace(
-      impl->metrics,
-      std::shared_ptr<FlightLogged>(
-          impl->memory, reinterpret_cast<FlightLogged*>(impl->memory.get() + kFlightLoggedAt)),
-      std::shared_ptr<FlightSteps>(
-          impl->memory, reinterpret_cast<FlightSteps*>(impl->memory.get() + kFlightStepsAt)));
+      bytes, reinterpret_cast<MetricCells*>(impl->at(kFlightMetricsAt))));
+  impl->steps.emplace(impl->metrics,
+                      std::shared_ptr<FlightLogged>(
+                          bytes, reinterpret_cast<FlightLogged*>(impl->at(kFlightLoggedAt))),
+                      std::shared_ptr<FlightSteps>(
+                          bytes, reinterpret_cast<FlightSteps*>(impl->at(kFlightStepsAt))));
   impl->links = Links(std::shared_ptr<FlightLinks>(
-      impl->memory, reinterpret_cast<FlightLinks*>(impl->memory.get() + kFlightLinksAt)));
+      bytes, reinterpret_cast<FlightLinks*>(impl->at(kFlightLinksAt))));
   impl->metrics.set(Metric::kRanks, static_cast<uint64_t>(options.size));
   FlightHeader& header = impl->header();
   header.capacity.store(options.capacity, kPublish);
@@ -178,10 +132,10 @@ const Links& FlightRecorder::links() const { return impl_->links; }
 
 const Metrics& FlightRecorder::metrics() const { return impl_->metrics; }
 
-int FlightRecorder::fd() const { return impl_->fd; }
+int FlightRecorder::fd() const { return impl_->memory.fd(); }
 
 ProcessSnapshot FlightRecorder::snapshot() const {
-  return read_memory(impl_->memory.get(), impl_->capacity);
+  return read_memory(impl_->at(0), impl_->capacity);
 }
 
 }  // namespace corro::obs

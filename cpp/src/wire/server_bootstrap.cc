@@ -25,11 +25,9 @@ std::string text_of(const Bytes& value) {
   return {reinterpret_cast<const char*>(value.data()), value.size()};
 }
 
-Result<std::unique_ptr<AgentBootstrap>> connect(const Environment& environment, int32_t number,
-                                                Time deadline,
+Result<std::unique_ptr<AgentBootstrap>> connect(const AgentBootstrap::Options& options,
                                                 const std::function<bool()>& interrupted) {
-  CORRO_ASSIGN(auto agent, AgentBootstrap::connect(
-                               {.name = environment.agent, .rank = number, .deadline = deadline}));
+  CORRO_ASSIGN(auto agent, AgentBootstrap::connect(options));
   agent->set_interrupted(interrupted);
   return agent;
 }
@@ -41,6 +39,7 @@ std::string server_key(std::string_view job, int32_t index) {
 }
 
 Result<ServerBootstrap> ServerBootstrap::join(const Environment& environment, Time deadline,
+                                              std::span<const int> descriptors,
                                               const std::function<bool()>& interrupted) {
   const auto index = environment.ranks_serve ? environment.rank : environment.server;
   if (!index || environment.agent.empty())
@@ -48,7 +47,11 @@ Result<ServerBootstrap> ServerBootstrap::join(const Environment& environment, Ti
   ServerPlace place{
       .index = *index, .servers = environment.servers, .ranks = environment.size.value_or(1)};
   CORRO_ASSIGN(place.listen, listen_address(environment));
-  CORRO_ASSIGN(auto agent, connect(environment, kFirstServer + place.index, deadline, interrupted));
+  CORRO_ASSIGN(auto agent, connect({.name = environment.agent,
+                                    .rank = kFirstServer + place.index,
+                                    .descriptors = descriptors,
+                                    .deadline = deadline},
+                                   interrupted));
   place.job = agent->job();
   place.digest = digest_of(place.job);
   const auto secret = agent->secret();
@@ -84,7 +87,9 @@ Result<JobServers> find_servers(const Environment& environment, Duration patienc
                   "this job has no table servers: start it with corro run --servers N");
   }
   const Time deadline = monotonic_now() + patience;
-  CORRO_ASSIGN(const auto agent, connect(environment, kReader, deadline, interrupted));
+  CORRO_ASSIGN(
+      const auto agent,
+      connect({.name = environment.agent, .rank = kReader, .deadline = deadline}, interrupted));
   JobServers servers{
       .job = digest_of(agent->job()), .secret = agent->secret().value(), .addresses = {}};
   for (int32_t index = 0; index < environment.servers; ++index) {

@@ -2,7 +2,7 @@
 // writes where it listens, and any rank reads that, on whichever host.
 //
 //   server                                       rank
-//   ServerBootstrap::join(environment)
+//   ServerBootstrap::join(environment, ...)
 //   io::listen_tcp(place().listen)
 //   publish(io::local_address(listener))         find_servers(environment, patience)
 //
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ namespace corro::wire {
 /// Which server of which job this process is.
 struct ServerPlace {
   int32_t index = 0;
-  int32_t servers = 1;
+  int32_t servers = 1;  ///< With which the job began; one that came later has that number or more.
   int32_t ranks = 1;
   std::string job = {};  ///< Its name.
   Digest digest{};       ///< digest_of() that, for the handshake.
@@ -41,8 +42,10 @@ class ServerBootstrap {
  public:
   /// Reads the place from what `corro run` has set, and says HELLO to the agent. FAILED_PRECONDITION
   /// unless `corro run` has started this process as a server, or as a rank that is one, too.
-  /// `interrupted`: asked several times a second; may be empty.
+  /// `descriptors`: passed to the agent with that; borrowed. `interrupted`: asked several times a
+  /// second; may be empty.
   static Result<ServerBootstrap> join(const Environment& environment, Time deadline,
+                                      std::span<const int> descriptors = {},
                                       const std::function<bool()>& interrupted = {});
 
   [[nodiscard]] const ServerPlace& place() const { return place_; }

@@ -1,9 +1,12 @@
 #include "wire/server_bootstrap.h"
 
 #include <gmock/gmock.h>
+#include <poll.h>
 
 #include <chrono>
+#include <span>
 
+#include "io/event.h"
 #include "wire/running_agent.h"
 #include "wire/server_number.h"
 
@@ -58,6 +61,19 @@ TEST_F(Servers, ListenWhereOtherHostsReachThem) {
   Environment there = environment(0);
   there.listen = "10.0.0.7";
   EXPECT_EQ(ServerBootstrap::join(there, soon())->place().listen.to_string(), "10.0.0.7:0");
+}
+
+TEST_F(Servers, PassTheAgentWhatItIsToRead) {
+  const io::EventFd shown = io::EventFd::create().value();
+  const int fd = shown.fd();
+  auto server = ServerBootstrap::join(environment(1), soon(), std::span(&fd, 1)).value();
+  ASSERT_TRUE(server.publish(at("127.0.0.1:7001")).ok());  // Behind its hello.
+  auto hellos = agent_.hellos().lock();
+  ASSERT_EQ(hellos->size(), 1U);
+  EXPECT_EQ(hellos->front().rank, kFirstServer + 1);
+  ASSERT_EQ(hellos->front().descriptors.size(), 1U);
+  io::EventFd::ring(hellos->front().descriptors[0].get());
+  EXPECT_TRUE(io::wait_ready(fd, POLLIN, Time{})) << "it is the same";
 }
 
 TEST_F(Servers, ReadersAreNoRanks) {

@@ -146,7 +146,7 @@ def test_status_says_as_json_what_the_dashboard_says(job: Job, launcher: Launche
     assert told["started"] <= told["now"] <= time.time()
     assert set(told) == {
         "summary", "state", "job", "command", "epoch", "started", "now", "ranks", "events", "steps",
-        "progress", "metrics", "plan",
+        "progress", "metrics", "plan", "links", "tables",
     }  # fmt: skip
 
 

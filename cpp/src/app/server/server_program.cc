@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <span>
 
 #include "app/program.h"
 #include "app/server/aggregator_thread.h"
@@ -31,23 +32,28 @@ int ServerProgram::run() {
 
 Result<int> ServerProgram::join_and_serve() {
   const Time deadline = monotonic_now() + environment_.timeout.value_or(kJoinPatience);
-  CORRO_ASSIGN(auto agent,
-               wire::ServerBootstrap::join(environment_, deadline, [this] { return stopped(); }));
+  CORRO_ASSIGN(const auto recorder, obs::TableRecorder::create());
+  const int shown = recorder->fd();
+  CORRO_ASSIGN(auto agent, wire::ServerBootstrap::join(environment_, deadline, std::span(&shown, 1),
+                                                       [this] { return stopped(); }));
   const wire::ServerPlace& place = agent.place();
   CORRO_ASSIGN(io::Fd listener, io::listen_tcp(place.listen));
   CORRO_ASSIGN(const io::SocketAddress address, io::local_address(listener.get()));
   CORRO_TRY(agent.publish(address));
-  return serve_(place, std::move(listener), stop_);
+  return serve_(place, std::move(listener), stop_, *recorder);
 }
 
 bool ServerProgram::stopped() const { return io::wait_ready(stop_.get(), POLLIN, Time{}); }
 
-Result<int> serve_tables(const wire::ServerPlace& place, io::Fd listener, const io::Fd& stop) {
+Result<int> serve_tables(const wire::ServerPlace& place, io::Fd listener, const io::Fd& stop,
+                         obs::TableRecorder& recorder) {
   CORRO_ASSIGN(const auto aggregator, AggregatorThread::start());
   const table::TableServer::Options options{.job = place.digest,
                                             .secret = place.secret,
                                             .index = place.index,
                                             .ranks = place.ranks,
+                                            .servers = place.servers,
+                                            .recorder = &recorder,
                                             .on_sums = [&](int32_t rank, io::Fd connection) {
                                               aggregator->admit(rank, std::move(connection));
                                             }};

@@ -9,6 +9,7 @@
 #include "base/env.h"
 #include "base/status.h"
 #include "io/fd.h"
+#include "obs/table_recorder.h"
 #include "wire/server_bootstrap.h"
 
 namespace corro::app {
@@ -17,8 +18,9 @@ class ServerProgram {
  public:
   /// Serves whoever connects until `stop` is readable; returns the exit status. `listener`: of TCP,
   /// non-blocking, ranks know its address from now on.
+  /// `recorder`: the agent reads what is in it.
   using Serve = std::function<Result<int>(const wire::ServerPlace& place, io::Fd listener,
-                                          const io::Fd& stop)>;
+                                          const io::Fd& stop, obs::TableRecorder& recorder)>;
 
   /// `stop`: readable once the server is asked to end.
   ServerProgram(Environment environment, io::Fd stop, Serve serve)
@@ -39,7 +41,7 @@ class ServerProgram {
 
 /// Keeps the tables of the job's ranks, and takes part in their allreduces (aggregator_thread.h).
 [[nodiscard]] Result<int> serve_tables(const wire::ServerPlace& place, io::Fd listener,
-                                       const io::Fd& stop);
+                                       const io::Fd& stop, obs::TableRecorder& recorder);
 
 /// Blocks SIGTERM, and returns a descriptor that is readable once it has come. Before any thread.
 [[nodiscard]] io::Fd stop_on_sigterm();

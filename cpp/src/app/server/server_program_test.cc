@@ -35,7 +35,8 @@ struct Started {
 TEST(ServerProgram, IsReachedWhereRanksFindIt) {
   Started one(1);
   ServerProgram program(one.environment, one.ear(),
-                        [&](const wire::ServerPlace& place, io::Fd listener, const io::Fd& stop) {
+                        [&](const wire::ServerPlace& place, io::Fd listener, const io::Fd& stop,
+                            obs::TableRecorder& recorder) {
                           EXPECT_EQ(place.index, 1);
                           const auto rank = one.agent.connect(0).value();
                           const Bytes said = rank->get("job-1/server/1", wire::soon()).value();
@@ -44,16 +45,16 @@ TEST(ServerProgram, IsReachedWhereRanksFindIt) {
                           EXPECT_TRUE(io::connect_tcp(io::SocketAddress::parse(text).value()).ok());
                           EXPECT_TRUE(io::wait_ready(listener.get(), POLLIN, wire::soon()));
                           one.stop.ring();
-                          return serve_tables(place, std::move(listener), stop);
+                          return serve_tables(place, std::move(listener), stop, recorder);
                         });
   EXPECT_EQ(program.run(), 0);
 }
 
 TEST(ServerProgram, EndsWithTheStatusOfWhatItServes) {
   const Started one(0);
-  ServerProgram program(
-      one.environment, one.ear(),
-      [](const wire::ServerPlace&, const io::Fd&, const io::Fd&) { return Result<int>(7); });
+  ServerProgram program(one.environment, one.ear(),
+                        [](const wire::ServerPlace&, const io::Fd&, const io::Fd&,
+                           obs::TableRecorder&) { return Result<int>(7); });
   EXPECT_EQ(program.run(), 7);
 }
 

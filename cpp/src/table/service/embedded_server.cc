@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <utility>
 
 #include "base/own_thread.h"
@@ -21,30 +22,37 @@ constexpr Duration kAskAgain = std::chrono::seconds(1);
 
 Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(
     const Environment& environment, Duration patience, const std::function<bool()>& interrupted) {
-  CORRO_ASSIGN(auto agent,
-               wire::ServerBootstrap::join(environment, monotonic_now() + patience, interrupted));
+  CORRO_ASSIGN(auto recorder, obs::TableRecorder::create());
+  const int shown = recorder->fd();
+  CORRO_ASSIGN(auto agent, wire::ServerBootstrap::join(environment, monotonic_now() + patience,
+                                                       std::span(&shown, 1), interrupted));
   const wire::ServerPlace& place = agent.place();
   CORRO_ASSIGN(io::Fd listener, io::listen_tcp(place.listen));
   CORRO_ASSIGN(const io::SocketAddress address, io::local_address(listener.get()));
   CORRO_ASSIGN(io::EventFd unused, io::EventFd::create());
   CORRO_ASSIGN(io::EventFd stop, io::EventFd::create());
-  CORRO_ASSIGN(
-      auto server,
-      TableServer::create(
-          {.job = place.digest, .secret = place.secret, .index = place.index, .ranks = place.ranks},
-          std::move(listener)));
+  CORRO_ASSIGN(auto server, TableServer::create({.job = place.digest,
+                                                 .secret = place.secret,
+                                                 .index = place.index,
+                                                 .ranks = place.ranks,
+                                                 .servers = place.servers,
+                                                 .recorder = recorder.get()},
+                                                std::move(listener)));
   const Status published = agent.publish(address);
   if (published.code() == Code::kAlreadyExists)
     return Status(Code::kFailedPrecondition,
                   fmt::format("table server {}: another process of this rank is it", place.index));
   CORRO_TRY(published);
-  return std::unique_ptr<EmbeddedServer>(
-      new EmbeddedServer(std::move(agent), std::move(server), std::move(unused), std::move(stop)));
+  return std::unique_ptr<EmbeddedServer>(new EmbeddedServer(std::move(recorder), std::move(agent),
+                                                            std::move(server), std::move(unused),
+                                                            std::move(stop)));
 }
 
-EmbeddedServer::EmbeddedServer(wire::ServerBootstrap agent, std::unique_ptr<TableServer> server,
+EmbeddedServer::EmbeddedServer(std::unique_ptr<obs::TableRecorder> recorder,
+                               wire::ServerBootstrap agent, std::unique_ptr<TableServer> server,
                                io::EventFd unused, io::EventFd stop)
-    : agent_(std::move(agent)),
+    : recorder_(std::move(recorder)),
+      agent_(std::move(agent)),
       server_(std::move(server)),
       unused_(std::move(unused)),
       stop_(std::move(stop)),
@@ -65,6 +73,7 @@ void EmbeddedServer::run() {
     fmt::print(stderr, "corro: table server: {}\n", why.what());
   }
   server_.reset();
+  recorder_->clear();
 }
 
 Status EmbeddedServer::serve() {

@@ -44,13 +44,14 @@ class EmbeddedServer {
   [[nodiscard]] Status leave();
 
  private:
-  EmbeddedServer(wire::ServerBootstrap agent, std::unique_ptr<TableServer> server,
-                 io::EventFd unused, io::EventFd stop);
+  EmbeddedServer(std::unique_ptr<obs::TableRecorder> recorder, wire::ServerBootstrap agent,
+                 std::unique_ptr<TableServer> server, io::EventFd unused, io::EventFd stop);
   void run();
   [[nodiscard]] Status serve();
   [[nodiscard]] Status wait_for(int32_t rank);
   [[nodiscard]] bool listens(int32_t rank);
 
+  std::unique_ptr<obs::TableRecorder> recorder_;  ///< The thread's.
   wire::ServerBootstrap agent_;
   std::unique_ptr<TableServer> server_;  ///< The thread's.
   io::EventFd unused_;

@@ -107,6 +107,28 @@ TEST_P(EmbeddedServers, KeepTheRowsOfOneProcess) {
   }
 }
 
+TEST_P(EmbeddedServers, ShowTheAgentWhatTheyKeepUntilTheyAreOver) {
+  push_steps(2, GetParam());
+  uint64_t rows = 0;
+  const auto add_up = [&] {
+    rows = 0;
+    auto hellos = agent_.hellos().lock();
+    for (const wire::WorkerHello& hello : *hellos) {
+      EXPECT_EQ(hello.descriptors.size(), 1U) << "of server " << hello.rank - wire::kFirstServer;
+      const auto found = obs::read_tables(hello.descriptors.at(0).get());
+      for (const obs::TableCounts& table : *found) rows += table.rows;
+    }
+    return rows;
+  };
+  const size_t expected = kKeys.size() * (1 + GetParam());
+  // It is written within a second.
+  for (const Time late = wire::soon(); add_up() != expected && monotonic_now() < late;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(rows, expected);
+  servers_.clear();
+  EXPECT_EQ(add_up(), 0U);
+}
+
 TEST_P(EmbeddedServers, KeepTheirRowsUntilNoRankUsesATable) {
   push_steps(1, GetParam());
   std::atomic<int> over = 0;

@@ -61,6 +61,11 @@ class ServedTable {
   [[nodiscard]] const TableSpec& spec() const { return rows_->spec(); }
   /// Taken so far; in async mode pushes of all ranks.
   [[nodiscard]] uint64_t steps() const { return steps_; }
+  [[nodiscard]] TableStats stats() const { return rows_->stats(); }
+  /// How many of the shards are this server's; none: nobody has told.
+  [[nodiscard]] std::optional<size_t> shards() const {
+    return held_ ? std::optional(held_->count()) : std::nullopt;
+  }
   /// What this rank's next push follows.
   [[nodiscard]] uint64_t steps_of(uint32_t rank) const {
     return is_async() ? pushed_.at(rank) : steps_;

@@ -29,7 +29,9 @@ TableServer::TableServer(const Options& options, io::Fd listener, io::Loop loop,
       bell_(std::move(bell)),
       snapshots_(disk_snapshots([fd = bell_.fd()] { io::EventFd::ring(fd); })),
       service_({.index = static_cast<uint32_t>(options.index),
-                .ranks = static_cast<uint32_t>(options.ranks)},
+                .ranks = static_cast<uint32_t>(options.ranks),
+                .servers = static_cast<uint32_t>(options.servers),
+                .recorder = options.recorder},
                *snapshots_,
                [this](uint64_t client, Bytes message) { send(client, std::move(message)); }) {}
 
@@ -61,6 +63,7 @@ void TableServer::turn(Time until) {
   close_strangers(now);
   service_.expire(now);
   service_.work();
+  service_.publish(now);
 }
 
 Status TableServer::serve_until(int stop) {

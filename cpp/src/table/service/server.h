@@ -35,8 +35,10 @@ class TableServer {
   struct Options {
     wire::Digest job{};
     wire::Secret secret{};
-    int32_t index = 0;  ///< Of this server.
-    int32_t ranks = 1;  ///< Of the job.
+    int32_t index = 0;                       ///< Of this server.
+    int32_t ranks = 1;                       ///< Of the job.
+    int32_t servers = 1;                     ///< With which the job begins.
+    obs::TableRecorder* recorder = nullptr;  ///< Borrowed, for as long as the server is there.
     /// Takes a rank's connection that is for sums. Null: such ones are turned away.
     std::function<void(int32_t rank, io::Fd connection)> on_sums = {};
   };

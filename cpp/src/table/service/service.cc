@@ -16,6 +16,16 @@ using std::chrono::milliseconds;
 constexpr size_t kMostTables = 4096;
 /// Of the keys of a client's pulls that wait for a step.
 constexpr size_t kMostWaitingBytes = kMaxBodyBytes;
+/// Between two times when the recorder is written.
+constexpr Duration kPublishPause = std::chrono::seconds(1);
+
+/// How many shards a server has before ranks say so; one that came later has none.
+size_t first_shards_of(uint32_t server, const TableService::Options& options, uint32_t replicas) {
+  if (server >= options.servers) return 0;
+  const Holders first(options.servers, size_t{1} + replicas, options.shards);
+  const auto found = first.servers().find(static_cast<uint16_t>(server));
+  return found == first.servers().end() ? 0 : found->second.count();
+}
 
 }  // namespace
 
@@ -31,6 +41,7 @@ const ServedTable* TableService::find(const std::string& table) const {
 }
 
 Status TableService::hear(uint64_t client, const Header& header, BytesView body, Time now) {
+  publish_by(std::max(now, published_ + kPublishPause));
   Status status = answer(client, header, body, now);
   if (status.ok()) return {};
   // What no worker sends ends the connection; what a user can do wrong is answered.
@@ -40,7 +51,7 @@ Status TableService::hear(uint64_t client, const Header& header, BytesView body,
 }
 
 Status TableService::answer(uint64_t client, const Header& header, BytesView body, Time now) {
-  if (header.kind == MessageKind::kOpen) return open(client, header, body);
+  if (header.kind == MessageKind::kOpen) return open(client, header, body, now);
   if (header.kind == MessageKind::kLost) return give_up(client, header, body);
   if (header.kind == MessageKind::kRelease) return release(client, header);
   const auto& tables = clients_.at(client).tables;
@@ -54,7 +65,7 @@ Status TableService::answer_about(Kept& kept, uint64_t client, const Header& hea
                                   Time now) {
   switch (header.kind) {
     case MessageKind::kPull:
-      return pull(kept, client, header, body);
+      return pull(kept, client, header, body, now);
     case MessageKind::kPush:
       return push(kept, client, header, body, now);
     case MessageKind::kExport:
@@ -68,27 +79,26 @@ Status TableService::answer_about(Kept& kept, uint64_t client, const Header& hea
     case MessageKind::kLoad:
       return load(kept, client, header, body);
     case MessageKind::kAdopt:
-      return adopt(kept, client, header);
+      return adopt(kept, client, header, now);
     default:
       return {Code::kInternal, "table: a message that servers send"};
   }
 }
 
-Status TableService::open(uint64_t client, const Header& header, BytesView body) {
+Status TableService::open(uint64_t client, const Header& header, BytesView body, Time now) {
   CORRO_ASSIGN(const Open open, decode_open(body));
   Client& asking = clients_.at(client);
   if (open.rank != asking.rank || open.ranks != options_.ranks)
     return {Code::kFailedPrecondition,
             fmt::format("table {}: rank {} of {} asks as rank {} of {}", open.spec.name,
                         asking.rank, options_.ranks, open.rank, open.ranks)};
-  auto found = tables_.find(open.spec.name);
-  if (found == tables_.end()) {
-    if (tables_.size() >= kMostTables)
-      return {Code::kResourceExhausted, fmt::format("table: {} are the most", kMostTables)};
-    CORRO_ASSIGN(auto table, ServedTable::create(open, options_.shards, &guard_));
-    found = tables_.emplace(open.spec.name, Kept{.table = std::move(table)}).first;
+  const auto found = tables_.find(open.spec.name);
+  Kept* known = found == tables_.end() ? nullptr : &found->second;
+  if (known == nullptr) {
+    CORRO_ASSIGN(known, add(open));
+    publish_by(now);
   }
-  Kept& kept = found->second;
+  Kept& kept = *known;
   CORRO_TRY(kept.table->open(open));
   asking.tables[header.table] = &kept;
   reply(client, header, MessageKind::kOpened, encode_opened({kept.table->steps_of(open.rank)}));
@@ -98,6 +108,17 @@ Status TableService::open(uint64_t client, const Header& header, BytesView body)
   if (is_leaving_) send_(client, encode_message({.kind = MessageKind::kLeaving}, {}));
   if (kept.saved.attempt != 0 && kept.writer == nullptr) tell_saved(kept);
   return {};
+}
+
+Result<TableService::Kept*> TableService::add(const Open& open) {
+  if (tables_.size() >= kMostTables)
+    return Status(Code::kResourceExhausted, fmt::format("table: {} are the most", kMostTables));
+  CORRO_ASSIGN(auto table, ServedTable::create(open, options_.shards, &guard_));
+  Kept& kept = tables_.emplace(open.spec.name, Kept{.table = std::move(table)}).first->second;
+  if (options_.recorder == nullptr) return &kept;
+  kept.first_shards = first_shards_of(options_.index, options_, open.replicas);
+  kept.recorded_as = options_.recorder->add(open.spec.name);
+  return &kept;
 }
 
 Status TableService::give_up(uint64_t client, const Header& header, BytesView body) {
@@ -112,15 +133,15 @@ Status TableService::give_up(uint64_t client, const Header& header, BytesView bo
 
 // -- pulls ----------------------------------------------------------------------------------------
 
-Status TableService::pull(Kept& kept, uint64_t client, const Header& header, BytesView body) {
+Status TableService::pull(Kept& kept, uint64_t client, const Header& header, BytesView body,
+                          Time now) {
   CORRO_ASSIGN(const Pull pull, decode_pull(body));
   const size_t row = kept.table->spec().dim * sizeof(float) + sizeof(uint32_t);
   const size_t most = (kMaxBodyBytes - kHeaderBytes) / row;
   if (pull.keys.size() > most)
     return {Code::kInvalidArgument, fmt::format("table {}: {} rows at once; {} are the most",
                                                 kept.table->spec().name, pull.keys.size(), most)};
-  if (pull.head.at_least <= kept.table->steps())
-    return give_rows(*kept.table, client, header, pull);
+  if (pull.head.at_least <= kept.table->steps()) return give_rows(kept, client, header, pull, now);
   size_t& waiting = clients_.at(client).waiting_bytes;
   if (waiting + pull.keys.size_bytes() > kMostWaitingBytes)
     return {Code::kResourceExhausted,
@@ -131,8 +152,9 @@ Status TableService::pull(Kept& kept, uint64_t client, const Header& header, Byt
   return {};
 }
 
-Status TableService::give_rows(const ServedTable& table, uint64_t client, const Header& header,
-                               const Pull& pull) {
+Status TableService::give_rows(Kept& kept, uint64_t client, const Header& header, const Pull& pull,
+                               Time since) {
+  const ServedTable& table = *kept.table;
   const uint32_t dim = table.spec().dim;
   const auto changed =
       pull.head.since == 0 ? std::nullopt : table.changed_since(pull.head.since, pull.keys);
@@ -147,11 +169,14 @@ Status TableService::give_rows(const ServedTable& table, uint64_t client, const 
   Bytes rows = encode_rows(header, table.steps(), keys.size(), dim, indices);
   CORRO_TRY(table.pull(keys, values_of(rows, keys.size(), dim)));
   send_(client, std::move(rows));
+  kept.counts.add_pull(pull.keys.size(), options_.clock() - since);
   return {};
 }
 
 /// Those that have waited for a step that is taken now.
 void TableService::answer_pulls(Kept& kept) {
+  if (kept.pulls.empty()) return;
+  const Time since = options_.clock();
   std::vector<WaitingPull> still;
   for (WaitingPull& one : std::exchange(kept.pulls, {})) {
     if (one.head.at_least > kept.table->steps()) {
@@ -159,7 +184,7 @@ void TableService::answer_pulls(Kept& kept) {
       continue;
     }
     clients_.at(one.client).waiting_bytes -= one.keys.size() * sizeof(uint64_t);
-    const Status status = give_rows(*kept.table, one.client, one.header, {one.head, one.keys});
+    const Status status = give_rows(kept, one.client, one.header, {one.head, one.keys}, since);
     if (!status.ok()) reply(one.client, one.header, MessageKind::kError, encode_error(status));
   }
   kept.pulls = std::move(still);
@@ -172,6 +197,7 @@ Status TableService::push(Kept& kept, uint64_t client, const Header& header, Byt
   CORRO_ASSIGN(const Push push, decode_push(body, kept.table->spec().dim));
   CORRO_ASSIGN(const ServedTable::Taken taken, kept.table->take(clients_.at(client).rank, push));
   if (taken == ServedTable::Taken::kStale) return {};
+  if (taken != ServedTable::Taken::kOld) kept.counts.add_push(push.keys.size());
   if (taken != ServedTable::Taken::kWhole) {
     reply(client, header, MessageKind::kPushed, {});
     return {};
@@ -222,7 +248,7 @@ void TableService::finish_step(Kept& kept) {
 }
 
 Time TableService::wake() const {
-  Time wake = Time::never();
+  Time wake = publish_at_;
   for (const Kept& kept : tables_ | std::views::values)
     for (const Waiting& waiting : kept.waiting) wake = std::min(wake, waiting.deadline);
   return wake;
@@ -241,6 +267,30 @@ void TableService::expire(Time now) {
                         fmt::format("table {}: push {}: server {} waits for {}", name, waiting.step,
                                     options_.index, kept.table->describe_missing())}));
   }
+}
+
+// -- for people -----------------------------------------------------------------------------------
+
+void TableService::publish_by(Time time) {
+  if (options_.recorder != nullptr) publish_at_ = std::min(publish_at_, time);
+}
+
+void TableService::publish(Time now) {
+  if (now < publish_at_) return;
+  publish_at_ = Time::never();
+  published_ = now;
+  for (const Kept& kept : tables_ | std::views::values)
+    if (kept.recorded_as) options_.recorder->write(*kept.recorded_as, count(kept));
+}
+
+obs::TableCounts TableService::count(const Kept& kept) {
+  const TableStats stats = kept.table->stats();
+  obs::TableCounts counts{.rows = stats.rows,
+                          .bytes = stats.bytes,
+                          .shards = kept.table->shards().value_or(kept.first_shards),
+                          .steps = kept.table->steps()};
+  kept.counts.count(counts);
+  return counts;
 }
 
 // -- rows that are copied -------------------------------------------------------------------------

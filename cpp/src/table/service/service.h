@@ -1,4 +1,4 @@
-// TableService: what a table server does with what ranks say, without sockets and clock.
+// TableService: what a table server does with what ranks say, without sockets; time is injected.
 //
 //   TableService service({.index = 0, .ranks = 2}, [&](uint64_t client, Bytes message) {...});
 //   service.admit(7, /*rank=*/1);        // a connection
@@ -14,6 +14,9 @@
 // who holds which rows of a table. The service keeps them, passes them on to all other connections
 // at once, and says them on each new connection behind the answer to OPEN. So who has an answer of
 // this server knows what the server had heard before.
+//
+// What the server keeps of each table, and has done with it, stands in a table recorder, for others:
+// since a second ago or less.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +29,10 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "obs/table_recorder.h"
 #include "table/service/messages.h"
 #include "table/service/served_table.h"
+#include "table/service/service_counts.h"
 #include "table/service/snapshot_store.h"
 
 namespace corro::table {
@@ -38,10 +43,14 @@ class TableService {
   struct Options {
     uint32_t index = 0;                    ///< Of this server.
     uint32_t ranks = 1;                    ///< Of the job.
+    uint32_t servers = 1;                  ///< With which the job begins.
     size_t shards = kShards;               ///< As of Holders.
     size_t page_bytes = size_t{1} << 20U;  ///< Of a snapshot's rows that are handed out at once.
     /// Of this process's memory.
     MemoryGuard::Limit limit = [] { return io::tightest_memory_limit(); };
+    obs::TableRecorder* recorder = nullptr;  ///< Borrowed; null: nobody looks.
+    /// That of hear(): asked how long pulls take.
+    std::function<Time()> clock = monotonic_now;
   };
   /// `client`: one that was admitted, and not dismissed.
   using Send = std::function<void(uint64_t client, Bytes message)>;
@@ -56,10 +65,13 @@ class TableService {
   /// Takes one message. Fails with what ends the connection.
   [[nodiscard]] Status hear(uint64_t client, const Header& header, BytesView body, Time now);
 
-  /// When expire() has something to do.
+  /// When expire() or publish() has something to do.
   [[nodiscard]] Time wake() const;
   /// Tells ranks that have waited too long for others.
   void expire(Time now);
+  /// Writes to the recorder if something was heard and it is time; at once of a table that was opened,
+  /// or whose rows were loaded.
+  void publish(Time now);
 
   /// The rank of this server's number, in whose process it is, pushes no more: who waits for a push
   /// of it is told.
@@ -96,6 +108,9 @@ class TableService {
   };
   struct Kept {
     std::unique_ptr<ServedTable> table;
+    size_t first_shards = 0;  ///< Those of this server before ranks say which it has.
+    std::optional<size_t> recorded_as = {};  ///< Its number in the recorder; none: it is not shown.
+    ServiceCounts counts = {};
     std::vector<Waiting> waiting = {};
     std::vector<WaitingPull> pulls = {};
     uint64_t version = 0;
@@ -119,11 +134,11 @@ class TableService {
 
   Status answer(uint64_t client, const Header& header, BytesView body, Time now);
   Status answer_about(Kept& kept, uint64_t client, const Header& header, BytesView body, Time now);
-  Status open(uint64_t client, const Header& header, BytesView body);
+  Status open(uint64_t client, const Header& header, BytesView body, Time now);
+  Result<Kept*> add(const Open& open);
   Status give_up(uint64_t client, const Header& header, BytesView body);
-  Status pull(Kept& kept, uint64_t client, const Header& header, BytesView body);
-  Status give_rows(const ServedTable& table, uint64_t client, const Header& header,
-                   const Pull& pull);
+  Status pull(Kept& kept, uint64_t client, const Header& header, BytesView body, Time now);
+  Status give_rows(Kept& kept, uint64_t client, const Header& header, const Pull& pull, Time since);
   void answer_pulls(Kept& kept);
   Status push(Kept& kept, uint64_t client, const Header& header, BytesView body, Time now);
   Status pack(const ServedTable& table, uint64_t client, const Header& header, BytesView body);
@@ -135,7 +150,7 @@ class TableService {
   void tell_saved(const Kept& kept);
   Status load(Kept& kept, uint64_t client, const Header& header, BytesView body);
   void end_load(Kept& kept);
-  Status adopt(Kept& kept, uint64_t client, const Header& header);
+  Status adopt(Kept& kept, uint64_t client, const Header& header, Time now);
   Status release(uint64_t client, const Header& header);
 
   Status hold(Kept& kept, uint64_t client, const Header& header, BytesView body);
@@ -143,6 +158,8 @@ class TableService {
   void refuse_waiting(Kept& kept);
   void reply(uint64_t client, const Header& to, MessageKind kind, BytesView body);
   void reply(const Waiting& to, MessageKind kind, BytesView body);
+  void publish_by(Time time);
+  [[nodiscard]] static obs::TableCounts count(const Kept& kept);
 
   const Options options_;
   SnapshotStore& store_;
@@ -153,7 +170,9 @@ class TableService {
   bool own_pushes_ended_ = false;
   bool is_leaving_ = false;
   bool is_released_ = false;
-  std::set<uint32_t> lost_;  ///< Other servers that no rank uses any more.
+  std::set<uint32_t> lost_;          ///< Other servers that no rank uses any more.
+  Time publish_at_ = Time::never();  ///< Never: nothing was heard since the last time.
+  Time published_{};
 };
 
 }  // namespace corro::table

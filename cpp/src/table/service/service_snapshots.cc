@@ -116,11 +116,12 @@ void TableService::end_load(Kept& kept) {
 }
 
 /// Asked again it has adopted them already.
-Status TableService::adopt(Kept& kept, uint64_t client, const Header& header) {
+Status TableService::adopt(Kept& kept, uint64_t client, const Header& header, Time now) {
   if (kept.loaded) {
     kept.writer.reset();
     kept.table->adopt(std::move(kept.loaded->rows), kept.loaded->steps);
     kept.loaded.reset();
+    publish_by(now);
   }
   reply(client, header, MessageKind::kAdopted, {});
   return {};
