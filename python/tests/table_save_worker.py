@@ -82,7 +82,7 @@ def dies() -> None:
     ids = np.arange(200_000)
     for step in (1, 2):
         mine = ids if corro.rank() == 0 else ids[:0]
-        table.push(mine, np.full((len(mine), 16), step, np.float32))
+        table.push(mine, np.ones((len(mine), 16), np.float32))
         if step == 1:
             table.save(folder)
             table.wait_saved()
