@@ -456,7 +456,7 @@ class Table:
                 _told[self._number] = str(error)
                 raise
 
-    def save(self, folder: str | os.PathLike[str], *, keep: int = 2) -> None:
+    def save(self, folder: str | os.PathLike[str], *, keep: int = 2, full_every: int = 1) -> None:
         """Begins a snapshot: the rows after the steps that the table has taken, in `folder/step-N`.
 
         To be called by all ranks after the same step; each table has a folder of its own. Servers
@@ -468,10 +468,16 @@ class Table:
         Args:
             folder: it is made, if it is not there. Relative to rank 0's working folder.
             keep: so many snapshots are left, this one among them, >= 2: an older one is there if
-                the newest is damaged.
+                the newest is damaged. Those on which they build are left, too.
+            full_every: one of so many snapshots has all rows, >= 1; the others have the rows that
+                have changed since the one before, on which they build. Servers remember what has
+                changed in about a byte a row. The first one of a program, and the next one after
+                restore(), have all rows, and so have all of a table with `evict_after`, or with
+                `budget` and no `spill`.
 
         Raises:
-            InvalidArgumentError: `keep` is too small, or another table is saved there.
+            InvalidArgumentError: `keep` or `full_every` is too small, or another table is saved
+                there.
             FailedPreconditionError: another job writes there; or the table's mode is "async", in
                 which it has no step that all ranks know.
             UnavailableError: so many servers are lost that nobody has some rows; or the folder
@@ -479,8 +485,9 @@ class Table:
         """
         self._check_step("save")
         left = _arguments.whole("keep", keep, 2, _arguments.MOST_U32)
+        every = _arguments.whole("full_every", full_every, 1, _arguments.MOST_U32)
         with self._call():
-            self._tables.save(self._number, os.path.abspath(folder), left)
+            self._tables.save(self._number, os.path.abspath(folder), left, every)
             _saved[self._name] = self
 
     def wait_saved(self) -> int | None:

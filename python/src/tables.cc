@@ -134,8 +134,10 @@ class Tables {
     run([&] { return tables_->set_lr(checked(number), lr); });
   }
 
-  void save(uint32_t number, const std::string& folder, size_t keep) {
-    run([&] { return tables_->save(checked(number), folder, keep); });
+  void save(uint32_t number, const std::string& folder, size_t keep, size_t full_every) {
+    run([&] {
+      return tables_->save(checked(number), folder, {.keep = keep, .full_every = full_every});
+    });
   }
   std::optional<uint64_t> wait_for_save(uint32_t number) {
     std::optional<uint64_t> step;
@@ -328,7 +330,7 @@ NB_MODULE(_tables, module) {
       .def("prefetch", &Tables::prefetch, "table"_a, "ids"_a, "count"_a, "most"_a)
       .def("wait", &Tables::wait, "table"_a)
       .def("push", &Tables::push, "table"_a, "ids"_a, "count"_a, "gradients"_a)
-      .def("save", &Tables::save, "table"_a, "folder"_a, "keep"_a)
+      .def("save", &Tables::save, "table"_a, "folder"_a, "keep"_a, "full_every"_a)
       .def("wait_for_save", &Tables::wait_for_save, "table"_a)
       .def("save_into", &Tables::save_into, "table"_a, "folder"_a, "step"_a, "attempt"_a, "place"_a)
       .def("parts_written", &Tables::parts_written, "table"_a, "attempt"_a)

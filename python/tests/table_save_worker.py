@@ -49,6 +49,17 @@ def save() -> None:
         table.push(*drawn(corro.rank(), step))
 
 
+def deltas() -> None:
+    """Saves after every second step, one of three whole; each is there before ranks go on."""
+    corro.init()
+    table = made()
+    for step in range(SAVED_AT):
+        table.push(*drawn(corro.rank(), step))
+        if step % 2 == 1:
+            table.save(FOLDER, full_every=3)
+            assert table.wait_saved() == (step + 1 if corro.rank() == 0 else None)
+
+
 def resume() -> None:
     """Goes on from the snapshot, with any number of servers."""
     corro.init()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -24,6 +25,21 @@ def test_a_snapshot_is_read_by_any_number_of_servers(launch: Launch, tmp_path: P
     assert "saved without servers" in launch(WORKER, "resave", folder, ranks=1).check().output
     again = (WORKER, "resume", folder + "-local")
     assert launch(*again, ranks=2, options=("--servers", "1")).check().output.count("resumed") == 2
+
+
+@pytest.mark.parametrize("servers", ["2", "ranks"])
+def test_what_has_changed_is_read_with_that_on_which_it_builds(
+    launch: Launch, tmp_path: Path, servers: str
+) -> None:
+    folder = tmp_path / "t"
+    launch(WORKER, "deltas", str(folder), ranks=2, options=("--servers", servers)).check()
+    steps = sorted(path.name for path in folder.glob("step-*"))
+    assert steps == ["step-2", "step-4", "step-6"], "two, and the whole one"
+    tables = [json.loads((folder / step / "manifest.json").read_text())["tables"] for step in steps]
+    assert [table[0].get("base") for table in tables] == [None, 2, 4]
+    for servers_now in ("3", "1"):
+        job = launch(WORKER, "resume", str(folder), ranks=2, options=("--servers", servers_now))
+        assert job.check().output.count("resumed with 2 ranks") == 2
 
 
 def test_ranks_that_are_servers_save_and_restore_their_rows(launch: Launch, tmp_path: Path) -> None:
@@ -95,6 +111,27 @@ def test_a_damaged_snapshot_is_named_and_the_one_before_is_taken(
     assert len(lines) == 1
     assert "the snapshot of step 2 is passed over: " in lines[0]
     assert file in lines[0]
+
+
+def test_a_damaged_delta_leaves_that_on_which_it_builds(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = corro.table.Table("chain", 2, optimizer=corro.table.SGD(lr=1.0))
+    for key in (1, 2, 1):
+        table.push([key], np.ones((1, 2)))
+        table.save(tmp_path, full_every=5)
+    rows = tmp_path / "step-3" / "table-0.part-0.rows"
+    rows.write_bytes(rows.read_bytes()[:-20])
+    assert table.restore(tmp_path) == 2
+    assert (table.pull([1, 2]) == -1).all()
+    assert "the snapshot of step 3 is passed over: " in capfd.readouterr().err
+    (tmp_path / "step-1" / "manifest.json").unlink()
+    with pytest.raises(corro.DataLossError, match="none of the snapshots in"):
+        table.restore(tmp_path)
+    said = capfd.readouterr().err
+    assert "step-2 builds on step 1, which is none: " in said
+    with pytest.raises(corro.InvalidArgumentError, match="full_every has to be a whole number"):
+        table.save(tmp_path, full_every=0)
 
 
 def test_nothing_is_restored_where_nothing_is_valid(tmp_path: Path) -> None:

@@ -86,8 +86,13 @@ Json json_of(const FileEntry& file) {
 }
 
 Json json_of(const TableEntry& table) {
-  return {
+  Json json = {
       {"name", table.name}, {"steps", table.steps}, {"rows", table.rows}, {"files", table.files}};
+  if (table.base) {
+    json["base"] = table.base->step;
+    json["base_crc32c"] = table.base->checksum;
+  }
+  return json;
 }
 
 template <typename Entry>
@@ -171,7 +176,8 @@ TensorEntry read_tensor(const Json& json, const Place& place, const std::vector<
 }
 
 TableEntry read_table(const Json& json, const Place& place, size_t file_count, Reading& reading) {
-  ObjectReader object(json, place, reading, {"name", "steps", "rows", "files"});
+  ObjectReader object(json, place, reading,
+                      {"name", "steps", "rows", "files", "base", "base_crc32c"});
   TableEntry table{.name = object.text("name"),
                    .steps = static_cast<uint64_t>(object.integer("steps", {0, kMost})),
                    .rows = static_cast<uint64_t>(object.integer("rows", {0, kMost}))};
@@ -180,6 +186,10 @@ TableEntry read_table(const Json& json, const Place& place, size_t file_count, R
       return reading.fail(at, "must be the place of a file in \"files\"");
     table.files.push_back(item.get<uint32_t>());
   });
+  if (object.find("base") != nullptr)
+    table.base =
+        Base{.step = static_cast<uint64_t>(object.integer("base", {0, kMost})),
+             .checksum = static_cast<uint32_t>(object.integer("base_crc32c", {0, UINT32_MAX}))};
   return table;
 }
 
@@ -211,9 +221,9 @@ Status merge_tables(Manifest& merged, Manifest& part, uint32_t first_file) {
       merged.tables.push_back(std::move(table));
       continue;
     }
-    if (known->steps != table.steps)
+    if (known->steps != table.steps || known->base != table.base)
       return {Code::kFailedPrecondition,
-              fmt::format("parts of the table {} are of its steps {} and {}",
+              fmt::format("parts of the table {} are of its steps {} and {}, or build on others",
                           corro::quoted(table.name), known->steps, table.steps)};
     known->rows += table.rows;
     known->files.insert(known->files.end(), table.files.begin(), table.files.end());

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,12 +46,22 @@ struct FileEntry {
   friend bool operator==(const FileEntry&, const FileEntry&) = default;
 };
 
+/// A checkpoint on which another one builds.
+struct Base {
+  uint64_t step = 0;
+  uint32_t checksum = 0;  ///< CRC-32C of its manifest: Opened::checksum().
+
+  friend bool operator==(const Base&, const Base&) = default;
+};
+
 /// A table's rows after so many steps of it, in files of their own (design 0048).
 struct TableEntry {
   std::string name;
   uint64_t steps = 0;                ///< That the table had taken.
   uint64_t rows = 0;                 ///< In all of its files.
   std::vector<uint32_t> files = {};  ///< Indexes among the manifest's files.
+  /// The files have what has changed since that one. None: they have all rows.
+  std::optional<Base> base = {};
 
   friend bool operator==(const TableEntry&, const TableEntry&) = default;
 };

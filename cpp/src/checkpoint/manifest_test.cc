@@ -118,6 +118,16 @@ TEST(Merge, PutsATablesPartsBesideThoseOfRanks) {
               HasSubstr("parts of the table users are of its steps 40 and 41"));
 }
 
+TEST(Merge, KeepsOnWhatATableBuilds) {
+  Manifest part = part_of_table(0, 40);
+  part.tables[0].base = Base{.step = 30, .checksum = 0xFEDCBA98};
+  const Manifest merged = merge({part_of_rank(0), part_of_rank(1), part}).value();
+  EXPECT_EQ(merged.tables[0].base, part.tables[0].base);
+  EXPECT_EQ(read_manifest(text_of(merged), "m").value(), merged);
+  EXPECT_THAT(merge({part, part_of_table(1, 40)}).status().message(),
+              HasSubstr("or build on others"));
+}
+
 TEST(Manifest, ATableThatCannotBeIsRefused) {
   const auto refusal = [](const std::function<void(Manifest&)>& change) {
     const auto read = read_manifest(resealed(part_of_table(0, 40), change), "m.json");

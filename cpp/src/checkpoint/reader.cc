@@ -184,7 +184,7 @@ Result<Opened> Opened::open(const std::string& root, uint64_t step) {
   CORRO_TRY(check_complete(manifest).with_context(path));
   for (const FileEntry& file : manifest.files)
     CORRO_TRY(BlockReader::open(fmt::format("{}/{}", folder, file.name), file).status());
-  return Opened(std::move(folder), std::move(manifest));
+  return Opened(std::move(folder), std::move(manifest), crc32c(std::as_bytes(std::span(*text))));
 }
 
 Status Opened::read(const std::vector<Wanted>& wanted) const {

@@ -37,6 +37,9 @@ class Opened {
   [[nodiscard]] static Result<Opened> open(const std::string& root, uint64_t step);
 
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
+  /// Tells it from another checkpoint of its step: CRC-32C of its manifest.
+  [[nodiscard]] uint32_t checksum() const { return checksum_; }
+  [[nodiscard]] const std::string& folder() const { return folder_; }
 
   /// Fills the boxes. DATA_LOSS, naming the file and the block, if the disk has other bytes than
   /// were written: then some of the memory is filled. Blocks.
@@ -51,11 +54,12 @@ class Opened {
   [[nodiscard]] Status verify(const std::function<void(uint64_t bytes)>& progress) const;
 
  private:
-  Opened(std::string folder, Manifest manifest)
-      : folder_(std::move(folder)), manifest_(std::move(manifest)) {}
+  Opened(std::string folder, Manifest manifest, uint32_t checksum)
+      : folder_(std::move(folder)), manifest_(std::move(manifest)), checksum_(checksum) {}
 
   std::string folder_;
   Manifest manifest_;
+  uint32_t checksum_;
 };
 
 }  // namespace corro::checkpoint

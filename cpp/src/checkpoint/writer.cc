@@ -113,11 +113,13 @@ Status commit(Disk& disk, const std::string& root, uint64_t step, uint64_t attem
   return publish(disk, root, partial, step, attempt);
 }
 
-Status remove_old(Disk& disk, const std::string& root, uint64_t step, size_t keep) {
+Status remove_old(Disk& disk, const std::string& root, uint64_t step, size_t keep,
+                  const std::set<uint64_t>& needed) {
   CORRO_ASSIGN(std::vector<uint64_t> steps, steps_in(root));
   std::erase_if(steps, [step](uint64_t one) { return one > step; });
   for (size_t i = keep; i < steps.size(); ++i)
-    CORRO_TRY(disk.remove(fmt::format("{}/{}", root, folder_name(steps[i]))));
+    if (!needed.contains(steps[i]))
+      CORRO_TRY(disk.remove(fmt::format("{}/{}", root, folder_name(steps[i]))));
   return {};
 }
 

@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,8 +66,9 @@ struct Parts {
                             const Parts& parts);
 
 /// Step 4: removes checkpoints before `step`, but for the newest so that `keep` are left. Later ones
-/// stay: they are of another run, and not ours to remove.
-[[nodiscard]] Status remove_old(Disk& disk, const std::string& root, uint64_t step, size_t keep);
+/// stay: they are of another run, and not ours to remove. So do `needed` ones.
+[[nodiscard]] Status remove_old(Disk& disk, const std::string& root, uint64_t step, size_t keep,
+                                const std::set<uint64_t>& needed = {});
 
 /// Removes what unfinished attempts have left. The caller holds the lock.
 [[nodiscard]] Status remove_partial(Disk& disk, const std::string& root);

@@ -21,6 +21,7 @@ enum class Use : uint64_t {
   kInitial = 0x13198a2e03707344,
   kRounding = 0xa4093822299f31d0,
   kSketch = 0x082efa98ec4e6c89,
+  kChanged = 0x452821e638d01377,
 };
 
 /// A table's seed for one use of it.

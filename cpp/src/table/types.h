@@ -76,6 +76,11 @@ struct Retention {
   /// none. An absolute path of at most kMaxSpillBytes bytes.
   std::string spill = {};
   bool operator==(const Retention&) const = default;
+
+  /// Rows go by themselves, for either of these.
+  [[nodiscard]] bool lets_rows_go() const {
+    return idle_steps > 0 || (most_bytes > 0 && spill.empty());
+  }
 };
 
 /// When a push counts, and how far ranks may be apart.

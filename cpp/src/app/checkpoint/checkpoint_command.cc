@@ -170,8 +170,10 @@ Json json_tables(const Manifest& manifest) {
   for (const TableEntry& table : manifest.tables) {
     Json files = Json::array();
     for (const uint32_t file : table.files) files.push_back(manifest.files[file].name);
+    const auto base = table.base ? Json(table.base->step) : Json();
     tables.push_back({{"name", table.name},
                       {"steps", table.steps},
+                      {"base", base},
                       {"rows", table.rows},
                       {"bytes", bytes_of(table, manifest)},
                       {"files", std::move(files)}});
@@ -200,8 +202,9 @@ void show_tables(const Manifest& manifest) {
   fmt::print("\n{:<{}}  {:>10}  {:>12}  {:>10}  {}\n", "TABLE", width, "STEPS", "ROWS", "SIZE",
              "PARTS");
   for (const TableEntry& table : manifest.tables)
-    fmt::print("{:<{}}  {:>10}  {:>12}  {:>10}  {}\n", shown(table.name), width, table.steps,
-               table.rows, size_text(bytes_of(table, manifest)), table.files.size());
+    fmt::print("{:<{}}  {:>10}  {:>12}  {:>10}  {}{}\n", shown(table.name), width, table.steps,
+               table.rows, size_text(bytes_of(table, manifest)), table.files.size(),
+               table.base ? fmt::format(", builds on step {}", table.base->step) : "");
 }
 
 void show_tensors(const Manifest& manifest) {

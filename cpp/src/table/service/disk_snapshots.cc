@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,6 +25,7 @@
 #include "io/fd.h"
 #include "io/random.h"
 #include "table/service/row_snapshot.h"
+#include "table/service/snapshot_chain.h"
 #include "table/service/snapshot_store.h"
 
 namespace corro::table {
@@ -156,7 +156,7 @@ class DiskPart final : public PartWriter {
     const checkpoint::Manifest part{.step = save_.step,
                                     .world = save_.parts,
                                     .files = {std::move(entry)},
-                                    .tables = {{table_, save_.steps, rows, {0}}}};
+                                    .tables = {{table_, save_.steps, rows, {0}, save_.base}}};
     CORRO_ASSIGN(const std::string text, checkpoint::manifest_to_text(part));
     const std::string part_name = checkpoint::table_part_name(save_.table, save_.part);
     return disk.write_file(fmt::format("{}/{}", folder, part_name), std::as_bytes(std::span(text)));
@@ -198,27 +198,23 @@ class DiskPart final : public PartWriter {
   std::thread thread_;
 };
 
-Result<const checkpoint::TableEntry*> find_table(const checkpoint::Manifest& manifest,
-                                                 const std::string& name, const std::string& path) {
-  const auto found = std::ranges::find(manifest.tables, name, &checkpoint::TableEntry::name);
-  if (found != manifest.tables.end()) return &*found;
-  std::vector<std::string_view> names;
-  for (const checkpoint::TableEntry& table : manifest.tables) names.emplace_back(table.name);
-  return Status(Code::kInvalidArgument,
-                fmt::format("table {}: {} has no table of this name; it has: {}", name, path,
-                            names.empty() ? "none" : fmt::to_string(fmt::join(names, ", "))));
-}
-
 /// Reads all files of a table, and puts what they hold into the queue.
-Status read_parts(const checkpoint::Opened& opened, const checkpoint::TableEntry& table,
-                  const std::string& path, PageQueue& queue) {
-  for (const uint32_t file : table.files) {
+Status read_parts(const checkpoint::Opened& opened, const std::string& name, PageQueue& queue) {
+  CORRO_ASSIGN(const auto* table, find_table(opened, name));
+  for (const uint32_t file : table->files) {
     PartReader reader(queue);
     const auto take = [&](BytesView bytes) { return reader.take(bytes); };
     CORRO_TRY(opened.read_file(file, take));
     CORRO_TRY(reader.finish().with_context(
-        fmt::format("{}/{}", path, opened.manifest().files[file].name)));
+        fmt::format("{}/{}", opened.folder(), opened.manifest().files[file].name)));
   }
+  return {};
+}
+
+/// The whole one first, so that rows of later ones take the place of those before.
+Status read_chain(const std::vector<checkpoint::Opened>& chain, const std::string& table,
+                  PageQueue& queue) {
+  for (const checkpoint::Opened& opened : chain) CORRO_TRY(read_parts(opened, table, queue));
   return {};
 }
 
@@ -327,7 +323,7 @@ Status commit_snapshot(const std::string& folder, uint64_t step, uint64_t attemp
                        size_t keep) {
   checkpoint::RealDisk disk;
   CORRO_TRY(checkpoint::commit(disk, folder, step, attempt, {.ranks = 0, .tables = {parts}}));
-  return checkpoint::remove_old(disk, folder, step, keep);
+  return remove_old_snapshots(folder, step, keep);
 }
 
 Result<checkpoint::FolderLock> lock_snapshots(const std::string& folder) {
@@ -353,23 +349,28 @@ uint64_t draw_attempt() {
 
 Result<LoadedRows> load_rows(const std::string& folder, uint64_t step, const LoadOptions& options,
                              PageQueue& queue) {
-  CORRO_ASSIGN(const auto opened, checkpoint::Opened::open(folder, step));
-  const std::string path = fmt::format("{}/{}", folder, checkpoint::folder_name(step));
-  CORRO_ASSIGN(const auto* table, find_table(opened.manifest(), options.spec.name, path));
-  const uint64_t rows = rows_in(opened.manifest(), *table, options.spec);
-  CORRO_ASSIGN(RowLoader loader, RowLoader::create(options, table->steps, rows));
-  std::thread reader = start_own_thread("corro-reader", [&] {
-    queue.end(guarded([&] { return read_parts(opened, *table, path, queue); }));
-  });
+  const std::string& name = options.spec.name;
+  CORRO_ASSIGN(const auto chain, open_chain(folder, step, name));
+  std::vector<uint64_t> steps;
+  for (const checkpoint::Opened& opened : chain) {
+    CORRO_ASSIGN(const auto* table, find_table(opened, name));
+    steps.push_back(table->steps);
+  }
+  CORRO_ASSIGN(const auto* whole, find_table(chain.front(), name));
+  const uint64_t rows = rows_in(chain.front().manifest(), *whole, options.spec);
+  CORRO_ASSIGN(RowLoader loader, RowLoader::create(options, steps, rows));
+  std::thread reader = start_own_thread(
+      "corro-reader", [&] { queue.end(guarded([&] { return read_chain(chain, name, queue); })); });
   const Status status = guarded([&] { return queue.hand_all(loader); });
   queue.give_up();  // Nobody takes more.
   reader.join();
   CORRO_TRY(status);
-  return LoadedRows{loader.take(), table->steps};
+  return LoadedRows{loader.take(), steps.back()};
 }
 
-Status write_local_part(const Save& save, const LocalTable& rows) {
-  RowSnapshot snapshot(rows, ShardSet().set(), save.steps);
+Status write_local_part(const Save& save, const LocalTable& rows,
+                        std::shared_ptr<const ChangedKeys> changed) {
+  RowSnapshot snapshot(rows, ShardSet().set(), save.steps, kShards, std::move(changed));
   DiskPart part(save, {rows.spec(), save.steps}, [] {});
   while (!part.result()) {
     CORRO_ASSIGN(auto page, snapshot.next(kPageBytes));
@@ -381,9 +382,16 @@ Status write_local_part(const Save& save, const LocalTable& rows) {
 }
 
 Status save_local(const std::string& folder, const LocalTable& rows, uint64_t steps, size_t keep) {
+  return save_local(folder, rows, steps, keep, {}, nullptr);
+}
+
+Status save_local(const std::string& folder, const LocalTable& rows, uint64_t steps, size_t keep,
+                  const std::optional<checkpoint::Base>& base,
+                  std::shared_ptr<const ChangedKeys> changed) {
   CORRO_ASSIGN(const checkpoint::FolderLock lock, lock_snapshots(folder));
-  const Save save{.attempt = draw_attempt(), .step = steps, .steps = steps, .folder = folder};
-  CORRO_TRY(write_local_part(save, rows));
+  const Save save{
+      .attempt = draw_attempt(), .step = steps, .steps = steps, .base = base, .folder = folder};
+  CORRO_TRY(write_local_part(save, rows, std::move(changed)));
   return commit_snapshot(folder, steps, save.attempt, save.parts, keep);
 }
 

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
 #include "checkpoint/writer.h"
+#include "table/changed_keys.h"
 #include "table/local_table.h"
 #include "table/service/page_queue.h"
 #include "table/service/snapshot_messages.h"
@@ -29,9 +31,10 @@ namespace corro::table {
 /// A number for an attempt that no other one has; its low 16 bits are 0.
 [[nodiscard]] uint64_t draw_attempt();
 
-/// Writes a part of a checkpoint that has all rows of a table in this process, which the caller
-/// commits. `save`: its shards are not looked at. Blocks until it is on the disk.
-[[nodiscard]] Status write_local_part(const Save& save, const LocalTable& rows);
+/// Writes a part of a checkpoint that has all rows of a table in this process, or those of the changed
+/// keys, which the caller commits. `save`: its shards are not looked at. Blocks until it is on the disk.
+[[nodiscard]] Status write_local_part(const Save& save, const LocalTable& rows,
+                                      std::shared_ptr<const ChangedKeys> changed = nullptr);
 
 /// The rows that RowsLoading::take() gives. Blocks: a thread of its own reads and checks what this one makes rows of.
 /// `queue`: its give_up(), by another thread, ends the reading with CANCELLED.
@@ -41,5 +44,9 @@ namespace corro::table {
 /// Writes a snapshot of a table in this process. Blocks until it is there.
 [[nodiscard]] Status save_local(const std::string& folder, const LocalTable& rows, uint64_t steps,
                                 size_t keep);
+/// The same of what has changed since a base; null: of all rows.
+[[nodiscard]] Status save_local(const std::string& folder, const LocalTable& rows, uint64_t steps,
+                                size_t keep, const std::optional<checkpoint::Base>& base,
+                                std::shared_ptr<const ChangedKeys> changed);
 
 }  // namespace corro::table

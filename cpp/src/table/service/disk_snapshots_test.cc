@@ -1,5 +1,6 @@
 #include "table/service/disk_snapshots.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 
 #include "checkpoint/reader.h"
 #include "table/service/snapshot_store.h"
+#include "table/service/tables.h"
 
 namespace corro::table {
 namespace {
@@ -147,6 +149,154 @@ TEST_F(DiskSnapshots, AFolderThatCannotBeWrittenIsTheResult) {
   while (!part->result()) std::this_thread::yield();
   EXPECT_FALSE(part->result()->ok());
   EXPECT_THAT(part->result()->message(), HasSubstr("/proc/nothing"));
+}
+
+/// A process that has a table to itself.
+class Training {
+ public:
+  explicit Training(std::string folder) : folder_(std::move(folder)) { begin(); }
+
+  void begin(TableSpec spec = {
+                 .name = "t", .dim = 8, .optimizer = {.kind = OptimizerKind::kAdam}}) {
+    tables_ = local_tables();
+    ASSERT_TRUE(tables_->open(spec, 0).ok());
+  }
+  /// A step of ten rows.
+  void push(uint64_t first) {
+    std::vector<uint64_t> keys(10);
+    for (size_t i = 0; i < keys.size(); ++i) keys[i] = first + i;
+    const std::vector<float> gradients(keys.size() * 8, 1.0F);
+    ASSERT_TRUE(tables_->push(0, keys, gradients).ok());
+  }
+  /// A hundred steps, of 1000 rows.
+  void fill() {
+    for (uint64_t key = 0; key < 1000; key += 10) push(key);
+  }
+  void save() {
+    const Status status = tables_->save(0, folder_, {.keep = 2, .full_every = 4});
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  void save_in(const std::string& folder) {
+    folder_ = folder;
+    save();
+  }
+  Status restore(uint64_t step) {
+    CORRO_TRY(tables_->load(0, folder_, step, false).status());
+    return tables_->adopt(0);
+  }
+  [[nodiscard]] std::vector<float> rows() const {
+    std::vector<uint64_t> keys(1000);
+    for (uint64_t key = 0; key < keys.size(); ++key) keys[key] = key;
+    std::vector<float> values(keys.size() * 8);
+    EXPECT_TRUE(tables_->pull(0, keys, values).ok());
+    return values;
+  }
+
+ private:
+  std::string folder_;
+  std::unique_ptr<Tables> tables_;
+};
+
+class SnapshotChains : public testing::Test {
+ protected:
+  SnapshotChains() { fs::remove_all(folder_); }
+  ~SnapshotChains() override { fs::remove_all(folder_); }
+
+  /// What another process reads.
+  [[nodiscard]] Result<std::vector<float>> restored(uint64_t step) const {
+    Training other(first_);
+    CORRO_TRY(other.restore(step));
+    return other.rows();
+  }
+  [[nodiscard]] uintmax_t bytes_of(uint64_t step) const {
+    return fs::file_size(fmt::format("{}/step-{}/table-0.part-0.rows", first_, step));
+  }
+  [[nodiscard]] static bool is_delta(const std::string& folder, uint64_t step) {
+    return checkpoint::Opened::open(folder, step)->manifest().tables[0].base.has_value();
+  }
+
+  const std::string folder_ = testing::TempDir() + "corro-chains-" + std::to_string(getpid());
+  const std::string first_ = folder_ + "/a";
+  Training training_{first_};
+};
+
+TEST_F(SnapshotChains, ADeltaHasWhatHasChangedAndIsReadWithItsBase) {
+  training_.fill();
+  training_.save();
+  const std::vector<float> whole = training_.rows();
+  training_.push(500);
+  training_.save();
+  training_.push(990);
+  training_.push(2000);  // Rows that were not there.
+  training_.save();
+  EXPECT_LT(bytes_of(101) * 10, bytes_of(100));
+  EXPECT_EQ(restored(103).value(), training_.rows());
+  EXPECT_EQ(restored(100).value(), whole);
+  EXPECT_THAT(checkpoint::steps_in(first_).value(), ElementsAre(103, 101, 100))
+      << "two are left, and the one on which both build";
+}
+
+TEST_F(SnapshotChains, OneOfSoManyIsWholeAndThenTheOlderOnesGo) {
+  training_.fill();
+  training_.save();
+  for (uint64_t step = 101; step <= 105; ++step) {
+    training_.push(step);
+    training_.save();
+    EXPECT_EQ(restored(step).value(), training_.rows()) << step;
+    EXPECT_EQ(is_delta(first_, step), step != 104);
+  }
+  EXPECT_THAT(checkpoint::steps_in(first_).value(), ElementsAre(105, 104));
+}
+
+TEST_F(SnapshotChains, ABaseThatIsMissingOrAnotherIsSaid) {
+  training_.fill();
+  training_.save();
+  training_.push(1);
+  training_.save();
+  const std::string base = first_ + "/step-100";
+  fs::rename(base, folder_ + "/away");
+  EXPECT_THAT(restored(101).status().message(), HasSubstr("builds on step 100, which is none"));
+  Training other(folder_ + "/b");
+  for (int i = 0; i < 100; ++i) other.push(7);
+  other.save();
+  fs::rename(folder_ + "/b/step-100", base);
+  const Status status = restored(101).status();
+  EXPECT_THAT(status.message(), HasSubstr("builds on another step 100"));
+  EXPECT_EQ(status.code(), Code::kDataLoss) << "an older one may do";
+}
+
+TEST_F(SnapshotChains, AfterOtherRowsAndInAnotherFolderTheNextIsWhole) {
+  training_.fill();
+  training_.save();
+  training_.push(1);
+  training_.save();
+  ASSERT_TRUE(training_.restore(100).ok());
+  training_.push(2);
+  training_.save();
+  EXPECT_FALSE(is_delta(first_, 101)) << "it has taken the place of the other step 101";
+  EXPECT_EQ(restored(101).value(), training_.rows());
+  training_.push(3);
+  training_.save_in(folder_ + "/b");
+  EXPECT_FALSE(is_delta(folder_ + "/b", 102));
+}
+
+TEST_F(SnapshotChains, OfAStepThatIsSavedTwiceTheSecondIsWhole) {
+  training_.fill();
+  training_.save();
+  training_.push(1);
+  training_.save();
+  training_.save();
+  EXPECT_FALSE(is_delta(first_, 101));
+  EXPECT_EQ(restored(101).value(), training_.rows());
+}
+
+TEST_F(SnapshotChains, TablesWhoseRowsGoAreWhole) {
+  training_.begin({.name = "t", .dim = 8, .retention = {.idle_steps = 3}});
+  training_.push(1);
+  training_.save();
+  training_.push(20);
+  training_.save();
+  EXPECT_FALSE(is_delta(first_, 2));
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "table/local_table.h"
+#include "table/service/changes_since_saves.h"
 #include "table/service/disk_snapshots.h"
+#include "table/service/snapshot_chain.h"
 #include "table/service/snapshot_store.h"
 #include "table/service/split.h"
 #include "table/service/tables.h"
@@ -41,15 +43,27 @@ class LocalTables final : public Tables {
     Kept& kept = tables_.at(table);
     CORRO_TRY(check_finite(kept.rows->spec(), ids, gradients));
     const DistinctKeys keys = distinct(ids);
+    kept.since_saves.note(keys.keys);
     CORRO_TRY(
         kept.rows->push(keys.keys, add_up(keys, gradients, kept.rows->spec().dim), kept.steps + 1));
     ++kept.steps;
     return {};
   }
 
-  Status save(TableNumber table, const std::string& folder, size_t keep) override {
+  Status save(TableNumber table, const std::string& folder, const SavePolicy& policy) override {
     Kept& kept = tables_.at(table);
-    CORRO_TRY(save_local(folder, *kept.rows, kept.steps, keep).with_context("table " + kept.name));
+    const SavePolicy fitting = fitting_policy(kept.rows->spec(), policy);
+    const auto base = kept.chain.base_for(folder, kept.steps, fitting);
+    std::shared_ptr<const ChangedKeys> changed;
+    if (fitting.full_every > 1) {
+      changed = kept.since_saves.begin_save(kept.steps, kept.rows->stats().rows,
+                                            base ? std::optional(base->step) : std::nullopt);
+    } else {
+      kept.since_saves.stop();
+    }
+    CORRO_TRY(save_local(folder, *kept.rows, kept.steps, fitting.keep, base, std::move(changed))
+                  .with_context("table " + kept.name));
+    kept.chain.add(folder, kept.steps, base);
     kept.saved = kept.steps;
     return {};
   }
@@ -88,6 +102,8 @@ class LocalTables final : public Tables {
     kept.rows = std::move(kept.loaded->rows);
     kept.steps = kept.loaded->steps;
     kept.loaded.reset();
+    kept.since_saves.stop();
+    kept.chain.forget();
     return {};
   }
   void adopt_steps(TableNumber table, uint64_t steps) override { tables_.at(table).steps = steps; }
@@ -101,6 +117,8 @@ class LocalTables final : public Tables {
     std::string name;
     std::unique_ptr<LocalTable> rows;
     uint64_t steps = 0;
+    ChangesSinceSaves since_saves = {};
+    SnapshotChain chain = {};
     std::optional<uint64_t> saved = {};
     std::map<uint64_t, Status> parts = {};  ///< What became of those of checkpoints, by attempt.
     std::optional<LoadedRows> loaded = {};  ///< Until adopt().

@@ -25,16 +25,21 @@ size_t groups_for(uint64_t rows, size_t shard_count) {
 }  // namespace
 
 RowSnapshot::RowSnapshot(const LocalTable& rows, const ShardSet& shards, uint64_t step,
-                         size_t shard_count)
+                         size_t shard_count, std::shared_ptr<const ChangedKeys> changed)
     : rows_(rows),
       shards_(shards),
       step_(step),
       shard_count_(shard_count),
+      changed_(std::move(changed)),
       most_kept_(std::max(kLeastKept, static_cast<size_t>(rows.stats().bytes / 10))),
       copies_(groups_for(rows.stats().rows, shard_count)) {}
 
+bool RowSnapshot::is_wanted(uint64_t key, size_t shard) const {
+  return shards_.test(shard) && (changed_ == nullptr || changed_->contains(key));
+}
+
 bool RowSnapshot::is_ahead(uint64_t key, size_t shard) const {
-  if (!shards_.test(shard)) return false;
+  if (!is_wanted(key, shard)) return false;
   const size_t group = group_of(shard);
   if (group != group_ || !listed_) return group >= group_;
   return next_ < keys_.size() && key >= keys_[next_];
@@ -71,7 +76,7 @@ bool RowSnapshot::list_next_group() {
   if (group_ == copies_.size()) return false;
   keys_ = rows_.keys_with_rows([this](uint64_t key) {
     const size_t shard = shard_of(key, shard_count_);
-    return shards_.test(shard) && group_of(shard) == group_;
+    return group_of(shard) == group_ && is_wanted(key, shard);
   });
   listed_ = true;
   return true;

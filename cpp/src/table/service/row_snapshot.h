@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -25,6 +26,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "table/changed_keys.h"
 #include "table/local_table.h"
 #include "table/service/holders.h"
 
@@ -33,9 +35,9 @@ namespace corro::table {
 /// Externally synchronized, with the table.
 class RowSnapshot {
  public:
-  /// `rows` is borrowed. `shard_count`: as of Holders.
+  /// `rows` is borrowed. `shard_count`: as of Holders. `changed`: only rows of these keys; null: of all.
   RowSnapshot(const LocalTable& rows, const ShardSet& shards, uint64_t step,
-              size_t shard_count = kShards);
+              size_t shard_count = kShards, std::shared_ptr<const ChangedKeys> changed = nullptr);
 
   /// The rows of these keys are about to change, or to be made.
   /// Fails as LocalTable::pull(): then nothing may change.
@@ -55,6 +57,7 @@ class RowSnapshot {
     return shard * copies_.size() / shard_count_;
   }
   [[nodiscard]] bool is_ahead(uint64_t key, size_t shard) const;
+  [[nodiscard]] bool is_wanted(uint64_t key, size_t shard) const;
   Status keep_one(uint64_t key);
   bool list_next_group();
   [[nodiscard]] std::vector<uint64_t> keys_of_page(size_t most);
@@ -64,6 +67,7 @@ class RowSnapshot {
   const ShardSet shards_;
   const uint64_t step_;
   const size_t shard_count_;
+  const std::shared_ptr<const ChangedKeys> changed_;
   const size_t most_kept_;
   std::vector<Copies> copies_;  ///< By group.
   size_t group_ = 0;            ///< Whose keys are listed; the first one's not yet.

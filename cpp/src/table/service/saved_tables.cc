@@ -9,7 +9,10 @@
 
 namespace corro::table {
 
-Status SavedTables::begin_alone(TableNumber table, const std::string& folder, size_t keep) {
+Result<std::optional<checkpoint::Base>> SavedTables::begin_alone(TableNumber table,
+                                                                 const std::string& folder,
+                                                                 uint64_t step,
+                                                                 const SavePolicy& policy) {
   const auto known = folders_.find(folder);
   if (known == folders_.end()) {
     CORRO_ASSIGN(checkpoint::FolderLock lock, lock_snapshots(folder));
@@ -17,15 +20,17 @@ Status SavedTables::begin_alone(TableNumber table, const std::string& folder, si
   } else if (known->second.table == table) {
     CORRO_TRY(remove_unfinished(folder));
   } else {
-    return {Code::kInvalidArgument,
-            fmt::format("{}: another table is saved here; give each table a folder of its own",
-                        folder)};
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("{}: another table is saved here; give each table a folder of its own",
+                    folder));
   }
   Saved& saved = saved_[table];
   saved.alone = true;
   saved.folder = folder;
-  saved.keep = keep;
-  return {};
+  saved.keep = policy.keep;
+  saved.base = saved.chain.base_for(folder, step, policy);
+  return saved.base;
 }
 
 void SavedTables::begin_part(TableNumber table) { saved_[table].alone = false; }
@@ -43,6 +48,7 @@ void SavedTables::finish(const TableWorker::Written& written) {
         commit_snapshot(saved.folder, written.step, written.attempt, written.parts, saved.keep);
   if (status.ok()) {
     saved.step = written.step;
+    saved.chain.add(saved.folder, written.step, saved.base);
   } else {
     fmt::print(stderr, "corro: {}: the snapshot of step {} was not finished: {}\n", saved.folder,
                written.step, status.message());

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "checkpoint/writer.h"
+#include "table/service/snapshot_chain.h"
 #include "table/service/worker.h"
 
 namespace corro::table {
@@ -22,8 +23,14 @@ class SavedTables {
  public:
   /// INVALID_ARGUMENT if another table is saved in the folder, FAILED_PRECONDITION if another process
   /// writes there. What an earlier save of the table has left unfinished goes.
-  [[nodiscard]] Status begin_alone(TableNumber table, const std::string& folder, size_t keep);
+  /// Returns what the snapshot of this step builds on; none: it is to have all rows.
+  [[nodiscard]] Result<std::optional<checkpoint::Base>> begin_alone(TableNumber table,
+                                                                    const std::string& folder,
+                                                                    uint64_t step,
+                                                                    const SavePolicy& policy);
   void begin_part(TableNumber table);
+  /// The table goes on with other rows.
+  void adopt(TableNumber table) { saved_[table].chain.forget(); }
   /// All parts are there, or some will never be. A snapshot that cannot be finished is a line on
   /// stderr.
   void finish(const TableWorker::Written& written);
@@ -38,6 +45,8 @@ class SavedTables {
     bool alone = true;
     std::string folder;
     size_t keep = 0;
+    SnapshotChain chain;
+    std::optional<checkpoint::Base> base = {};     ///< Of the one that is being written.
     std::optional<uint64_t> step = {};             ///< The newest snapshot.
     std::map<uint64_t, Result<uint32_t>> parts{};  ///< Of checkpoints, by attempt.
   };

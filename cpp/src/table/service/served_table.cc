@@ -156,19 +156,15 @@ Status ServedTable::take_alone(RankPush& push) {
 void ServedTable::finish_step(std::vector<uint64_t> changed) {
   ++steps_;
   stepped_ = true;
-  if (rows_go()) return changes_.forget(steps_);
+  if (spec().retention.lets_rows_go()) return changes_.forget(steps_);
   changes_.add(steps_, std::move(changed));
 }
 
 Status ServedTable::push_rows(std::span<const uint64_t> keys, std::span<const float> gradients) {
   if (guard_ != nullptr) CORRO_TRY(guard_->check(*rows_, keys));
   if (snapshot_) CORRO_TRY(snapshot_->keep(keys));
+  since_saves_.note(keys);
   return rows_->push(keys, gradients, steps_ + 1);
-}
-
-bool ServedTable::rows_go() const {
-  const Retention& retention = spec().retention;
-  return retention.idle_steps > 0 || (retention.most_bytes > 0 && retention.spill.empty());
 }
 
 /// Before a step of the version in which this server ceased to hold a shard, a rank may still pull
@@ -220,6 +216,7 @@ Status ServedTable::unpack(const PackedRows& rows) {
   if (!stepped_ && rows.steps != steps_) rows_->forget([](uint64_t) { return true; });
   if (guard_ != nullptr) CORRO_TRY(guard_->check(*rows_, rows.keys));
   if (snapshot_) CORRO_TRY(snapshot_->keep(rows.keys));
+  since_saves_.note(rows.keys);
   CORRO_TRY(rows_->unpack(rows.keys, rows.rows, rows.steps));
   steps_ = rows.steps;
   changes_.forget(steps_);  // What earlier steps have changed of these rows.
@@ -228,8 +225,15 @@ Status ServedTable::unpack(const PackedRows& rows) {
 
 // -- snapshots ------------------------------------------------------------------------------------
 
-void ServedTable::begin_snapshot(const ShardSet& shards) {
-  snapshot_.emplace(*rows_, shards, steps_, shards_);
+void ServedTable::begin_snapshot(const Save& save) {
+  std::shared_ptr<const ChangedKeys> changed;
+  if (save.counts) {
+    const auto base = save.base ? std::optional(save.base->step) : std::nullopt;
+    changed = since_saves_.begin_save(steps_, rows_->stats().rows, base);
+  } else {
+    since_saves_.stop();
+  }
+  snapshot_.emplace(*rows_, save.shards, steps_, shards_, std::move(changed));
 }
 
 Result<std::optional<Bytes>> ServedTable::next_page(size_t most_bytes) {
@@ -240,11 +244,12 @@ Result<std::optional<Bytes>> ServedTable::next_page(size_t most_bytes) {
 }
 
 bool ServedTable::has_to_hand_out() const {
-  return snapshot_ && (rows_go() || snapshot_->is_full());
+  return snapshot_ && (spec().retention.lets_rows_go() || snapshot_->is_full());
 }
 
 void ServedTable::adopt(std::unique_ptr<LocalTable> rows, uint64_t steps) {
   snapshot_.reset();
+  since_saves_.stop();
   rows_ = std::move(rows);
   steps_ = steps;
   stepped_ = true;

@@ -38,9 +38,11 @@
 #include "base/status.h"
 #include "table/local_table.h"
 #include "table/service/changes.h"
+#include "table/service/changes_since_saves.h"
 #include "table/service/memory_guard.h"
 #include "table/service/messages.h"
 #include "table/service/row_snapshot.h"
+#include "table/service/snapshot_messages.h"
 
 namespace corro::table {
 
@@ -108,8 +110,9 @@ class ServedTable {
   /// INVALID_ARGUMENT or FAILED_PRECONDITION: they do not fit.
   [[nodiscard]] Status unpack(const PackedRows& rows);
   /// The rows of these shards, as they are now, are handed out from now on while steps are taken:
-  /// nothing else that was asked before is any more.
-  void begin_snapshot(const ShardSet& shards);
+  /// nothing else that was asked before is any more. Of a delta those that have changed since its base,
+  /// as far as that is known.
+  void begin_snapshot(const Save& save);
   /// The next page of them; none: that was all. As RowSnapshot.
   [[nodiscard]] Result<std::optional<Bytes>> next_page(size_t most_bytes);
   /// Nobody wants what is left of them.
@@ -154,8 +157,6 @@ class ServedTable {
   Status take_step();
   Status push_rows(std::span<const uint64_t> keys, std::span<const float> gradients);
   Status take_alone(RankPush& push);
-  /// Rows go by themselves.
-  [[nodiscard]] bool rows_go() const;
   void finish_step(std::vector<uint64_t> changed);
   void forget_others(uint64_t version);
   [[nodiscard]] uint64_t last_version() const;
@@ -169,9 +170,10 @@ class ServedTable {
   std::deque<Step> upcoming_;     ///< The next step, and those of which something has come.
   uint64_t steps_ = 0;
   Changes changes_;
-  bool stepped_ = false;                 ///< It has taken a step by itself.
-  uint64_t version_ = 0;                 ///< Of the shards below; 0: nobody has told them.
-  std::optional<ShardSet> held_;         ///< Shards of this server.
+  bool stepped_ = false;          ///< It has taken a step by itself.
+  uint64_t version_ = 0;          ///< Of the shards below; 0: nobody has told them.
+  std::optional<ShardSet> held_;  ///< Shards of this server.
+  ChangesSinceSaves since_saves_;
   std::optional<RowSnapshot> snapshot_;  ///< Of rows_, until all of it was handed out.
   bool forgets_ = false;                 ///< With the next step of that version rows of others go.
 };

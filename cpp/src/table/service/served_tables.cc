@@ -47,7 +47,7 @@ class ServedTables final : public Tables, private Links {
   Status push(TableNumber table, std::span<const uint64_t> ids,
               std::span<const float> gradients) override;
   Status wait(TableNumber table) override;
-  Status save(TableNumber table, const std::string& folder, size_t keep) override;
+  Status save(TableNumber table, const std::string& folder, const SavePolicy& policy) override;
   Result<std::optional<uint64_t>> wait_for_save(TableNumber table) override;
   Status save_into(TableNumber table, const CheckpointPlace& place) override;
   Result<std::optional<uint32_t>> parts_written(TableNumber table, uint64_t attempt) override;
@@ -213,12 +213,16 @@ void ServedTables::wait_for_answers(Duration patience) {
 
 // -- snapshots ------------------------------------------------------------------------------------
 
-Status ServedTables::save(TableNumber table, const std::string& folder, size_t keep) {
+Status ServedTables::save(TableNumber table, const std::string& folder, const SavePolicy& policy) {
   const auto turn = turn_.lock();
   if (options_.rank != 0) return {};
   CORRO_TRY(finish_save(table));
-  CORRO_TRY(saved_.begin_alone(table, folder, keep));
-  CORRO_TRY(worker_.start_save_alone(table, folder, draw_attempt()));
+  const SavePolicy fitting = fitting_policy(worker_.spec(table), policy);
+  CORRO_ASSIGN(const auto base, saved_.begin_alone(table, folder, worker_.pushed(table), fitting));
+  CORRO_TRY(worker_.start_save_alone(table, {.folder = folder,
+                                             .attempt = draw_attempt(),
+                                             .counts = fitting.full_every > 1,
+                                             .base = base}));
   return finish_call(options_.patience + kPushMargin);
 }
 
@@ -266,6 +270,7 @@ Result<uint64_t> ServedTables::load(TableNumber table, const std::string& folder
 Status ServedTables::adopt(TableNumber table) {
   const auto turn = turn_.lock();
   worker_.start_adopt(table);
+  saved_.adopt(table);
   return finish_call(kDiskPatience);
 }
 

@@ -35,7 +35,7 @@ Status TableService::save(Kept& kept, uint64_t client, const Header& header, Byt
     kept.writer = store_.begin(save, {table.spec(), save.steps});
     kept.saved = {save.attempt, {}};
     kept.all_out = false;
-    kept.table->begin_snapshot(save.shards);
+    kept.table->begin_snapshot(save);
   }
   reply(client, header, MessageKind::kSaving, {});
   return {};

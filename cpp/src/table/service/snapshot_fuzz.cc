@@ -22,7 +22,7 @@ void try_again(BytesView body, const Read& read, const Write& write) {
 void try_part(BytesView bytes, size_t piece) {
   auto loader = table::RowLoader::create(
       {.spec = {.name = "t", .dim = 2}, .weights_only = true, .shards = table::ShardSet().set()},
-      /*step=*/1);
+      /*steps=*/{1, 2});
   CORRO_CHECK(loader.ok());
   table::PartReader reader(*loader);
   while (!bytes.empty()) {

@@ -8,6 +8,9 @@
 namespace corro::table {
 namespace {
 
+constexpr uint32_t kCounts = 1;
+constexpr uint32_t kDelta = 2;
+
 Status malformed_snapshot(std::string_view what) {
   return {Code::kInvalidArgument, fmt::format("table: a malformed {}", what)};
 }
@@ -32,6 +35,10 @@ Bytes encode_save(const Save& save) {
   writer.write(save.table);
   writer.write(save.part);
   writer.write(save.parts);
+  const checkpoint::Base base = save.base.value_or(checkpoint::Base{});
+  writer.write(static_cast<uint32_t>((save.counts ? kCounts : 0U) | (save.base ? kDelta : 0U)));
+  writer.write(base.checksum);
+  writer.write(base.step);
   write_shards(writer, save.shards);
   writer.write_string(save.folder);
   return writer.take();
@@ -46,7 +53,14 @@ Result<Save> decode_save(BytesView body) {
   save.table = reader.read<uint32_t>().value_or(0);
   save.part = reader.read<uint32_t>().value_or(0);
   save.parts = reader.read<uint32_t>().value_or(0);
+  const uint32_t flags = reader.read<uint32_t>().value_or(0);
+  checkpoint::Base base;
+  base.checksum = reader.read<uint32_t>().value_or(0);
+  base.step = reader.read<uint64_t>().value_or(0);
+  save.counts = (flags & kCounts) != 0;
+  if ((flags & kDelta) != 0) save.base = base;
   if (!read_place(reader, save.shards, save.folder) || save.part >= save.parts ||
+      flags > (kCounts | kDelta) || (!save.base && base != checkpoint::Base{}) ||
       save.parts > static_cast<uint32_t>(wire::kMostServers))
     return malformed_snapshot("SAVE");
   return save;

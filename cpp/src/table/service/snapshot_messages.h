@@ -16,10 +16,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "checkpoint/manifest.h"
 #include "table/service/holders.h"
 
 namespace corro::table {
@@ -33,8 +35,10 @@ struct Save {
   uint32_t table = 0;    ///< Its place among the tables of the checkpoint.
   uint32_t part = 0;     ///< Which one of all parts this server writes.
   uint32_t parts = 1;
-  ShardSet shards = {};     ///< Of the part.
-  std::string folder = {};  ///< That of all checkpoints, as an absolute path.
+  bool counts = false;  ///< What changes from now on is counted: a delta may build on this one.
+  std::optional<checkpoint::Base> base = {};  ///< It is a delta on that one.
+  ShardSet shards = {};                       ///< Of the part.
+  std::string folder = {};                    ///< That of all checkpoints, as an absolute path.
   bool operator==(const Save&) const = default;
 };
 struct Saved {

@@ -51,17 +51,18 @@ std::array<std::byte, kPartFrameBytes> frame_of(BytesView page) {
 
 // -- a table out of rows --------------------------------------------------------------------------
 
-Result<RowLoader> RowLoader::create(const LoadOptions& options, uint64_t step,
+Result<RowLoader> RowLoader::create(const LoadOptions& options, std::vector<uint64_t> steps,
                                     uint64_t rows_there) {
   CORRO_ASSIGN(auto rows, LocalTable::create(options.spec));
-  CORRO_TRY(rows->unpack({}, {}, step));
+  CORRO_TRY(rows->unpack({}, {}, steps.back()));
   const size_t shards = std::min(options.shards.count(), options.shard_count);
   rows->reserve(rows_there * shards / options.shard_count);
-  return RowLoader(options, step, std::move(rows));
+  return RowLoader(options, std::move(steps), std::move(rows));
 }
 
-RowLoader::RowLoader(const LoadOptions& options, uint64_t step, std::unique_ptr<LocalTable> rows)
-    : options_(options), step_(step), rows_(std::move(rows)) {
+RowLoader::RowLoader(const LoadOptions& options, std::vector<uint64_t> steps,
+                     std::unique_ptr<LocalTable> rows)
+    : options_(options), steps_(std::move(steps)), step_(steps_.front()), rows_(std::move(rows)) {
   const RowLayout layout = layout_of(options.spec);
   weight_bytes_ = layout.weight_bytes;
   std::vector<float> state(layout.state_count);
@@ -82,7 +83,9 @@ Status RowLoader::take_head(const PartHead& head) {
   as_it_is_ = !options_.weights_only || head.spec.optimizer == here.optimizer;
   if (options_.weights_only) here.optimizer = head.spec.optimizer;
   CORRO_TRY(check_alike(here, head.spec));
-  if (head.step != step_) return damaged(fmt::format("it is of step {}, not {}", head.step, step_));
+  if (head.step < step_ || !std::ranges::binary_search(steps_, head.step))
+    return damaged(fmt::format("it is of step {}, not {}", head.step, fmt::join(steps_, ", ")));
+  step_ = head.step;
   there_bytes_ = kDateBytes + layout_of(head.spec).bytes();
   return {};
 }
@@ -93,13 +96,13 @@ Status RowLoader::take_page(Bytes& page) {
   if (packed->row_bytes != there_bytes_ || packed->steps != step_)
     return damaged("a page does not fit its head");
   if (as_it_is_ && options_.shards.count() >= options_.shard_count)
-    return rows_->unpack(packed->keys, packed->rows, step_);
+    return rows_->unpack(packed->keys, packed->rows, steps_.back());
   keys_.clear();
   packed_.clear();
   for (size_t i = 0; i < packed->keys.size(); ++i)
     if (options_.shards.test(shard_of(packed->keys[i], options_.shard_count)))
       take_row(packed->keys[i], packed->rows.subspan(i * there_bytes_, there_bytes_));
-  return rows_->unpack(keys_, packed_, step_);
+  return rows_->unpack(keys_, packed_, steps_.back());
 }
 
 void RowLoader::take_row(uint64_t key, BytesView row) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -63,23 +64,26 @@ class PartSink {
 /// Rows out of parts. Externally synchronized.
 class RowLoader final : public PartSink {
  public:
-  /// `step`: that the table had taken. `rows`: about so many are in all parts.
-  [[nodiscard]] static Result<RowLoader> create(const LoadOptions& options, uint64_t step,
-                                                uint64_t rows = 0);
+  /// `steps`: that the table had taken, of a whole snapshot and of each delta on it, ascending; the last
+  /// ones are those of the table that is made. `rows`: about so many are in the whole one.
+  [[nodiscard]] static Result<RowLoader> create(const LoadOptions& options,
+                                                std::vector<uint64_t> steps, uint64_t rows = 0);
 
   /// INVALID_ARGUMENT if the part is of another table, naming the field that differs; DATA_LOSS if
-  /// it is of another step.
+  /// it is of none of the steps, or of one before the part before.
   [[nodiscard]] Status take_head(const PartHead& head) override;
   /// DATA_LOSS if the page is none, or does not fit its head.
   [[nodiscard]] Status take_page(Bytes& page) override;
   [[nodiscard]] std::unique_ptr<LocalTable> take() { return std::move(rows_); }
 
  private:
-  RowLoader(const LoadOptions& options, uint64_t step, std::unique_ptr<LocalTable> rows);
+  RowLoader(const LoadOptions& options, std::vector<uint64_t> steps,
+            std::unique_ptr<LocalTable> rows);
   void take_row(uint64_t key, BytesView row);
 
   LoadOptions options_;
-  uint64_t step_;
+  std::vector<uint64_t> steps_;
+  uint64_t step_;  ///< Of the part.
   std::unique_ptr<LocalTable> rows_;
   size_t weight_bytes_ = 0;
   Bytes fresh_;             ///< A packed row whose optimizer has a state that nothing has changed.

@@ -66,7 +66,7 @@ TEST(SnapshotPart, IsReadInPiecesOfAnyLength) {
   const auto table = made_table();
   const Bytes file = file_of(*table);
   for (const size_t piece : {size_t{1}, size_t{7}, size_t{64}, file.size()}) {
-    RowLoader loader = RowLoader::create(wanted_of(spec_of_part()), 3).value();
+    RowLoader loader = RowLoader::create(wanted_of(spec_of_part()), {3}).value();
     const Status status = read_in_pieces(loader, file, piece);
     ASSERT_TRUE(status.ok()) << status.message();
     const auto read = loader.take();
@@ -80,7 +80,7 @@ TEST(SnapshotPart, GivesEachServerItsShards) {
   LoadOptions options = wanted_of(spec_of_part());
   options.shards = {};
   for (size_t shard = 0; shard < kShards; shard += 2) options.shards.set(shard);
-  RowLoader loader = RowLoader::create(options, 3).value();
+  RowLoader loader = RowLoader::create(options, {3}).value();
   ASSERT_TRUE(read_in_pieces(loader, file_of(*table), 1000).ok());
   const auto all = table->keys_with_rows([](uint64_t key) { return shard_of(key) % 2 == 0; });
   EXPECT_EQ(loader.take()->keys_with_rows([](uint64_t) { return true; }), all);
@@ -89,7 +89,7 @@ TEST(SnapshotPart, GivesEachServerItsShards) {
 TEST(SnapshotPart, CutAnywhereIsDamaged) {
   const Bytes file = file_of(*made_table());
   for (size_t length = 0; length < file.size(); length += 13) {
-    RowLoader loader = RowLoader::create(wanted_of(spec_of_part()), 3).value();
+    RowLoader loader = RowLoader::create(wanted_of(spec_of_part()), {3}).value();
     EXPECT_EQ(read_in_pieces(loader, BytesView(file).first(length), 100).code(), Code::kDataLoss);
   }
 }
@@ -99,7 +99,7 @@ TEST(SnapshotPart, OfAnotherTableIsRefusedAndNamesWhatDiffers) {
   const auto refusal = [&](const TableSpec& spec, bool weights_only) {
     LoadOptions options = wanted_of(spec);
     options.weights_only = weights_only;
-    RowLoader loader = RowLoader::create(options, 3).value();
+    RowLoader loader = RowLoader::create(options, {3}).value();
     return read_in_pieces(loader, file, 1000);
   };
   TableSpec other = spec_of_part();
@@ -120,7 +120,7 @@ TEST(SnapshotPart, IsForTheSameTableWithAnotherBudgetModeOrRate) {
   other.mode = Mode::kBounded;
   other.staleness = 2;
   other.optimizer.lr *= 2;
-  RowLoader loader = RowLoader::create(wanted_of(other), 3).value();
+  RowLoader loader = RowLoader::create(wanted_of(other), {3}).value();
   const Status status = read_in_pieces(loader, file, 1000);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(rows_in(*loader.take()), rows_in(*made_table()));
@@ -132,7 +132,7 @@ TEST(SnapshotPart, GivesAnotherOptimizerItsWeightsAndAFreshState) {
   other.optimizer = {.kind = OptimizerKind::kMomentum, .lr = 1.0F, .momentum = 0.5F};
   LoadOptions options = wanted_of(other);
   options.weights_only = true;
-  RowLoader loader = RowLoader::create(options, 3).value();
+  RowLoader loader = RowLoader::create(options, {3}).value();
   ASSERT_TRUE(read_in_pieces(loader, file_of(*table), 1000).ok());
   const auto read = loader.take();
   std::vector<float> expected = rows_in(*table);
@@ -155,6 +155,12 @@ TEST(SnapshotMessages, AreReadAsTheyWereWritten) {
             .folder = "/a/b"};
   save.shards.set(7);
   EXPECT_EQ(decode_save(encode_save(save)).value(), save);
+  save.counts = true;
+  save.base = checkpoint::Base{.step = 5, .checksum = 0x12345678};
+  EXPECT_EQ(decode_save(encode_save(save)).value(), save);
+  Bytes body = encode_save(save);
+  body[36] = std::byte{1};  // A base of none.
+  EXPECT_FALSE(decode_save(body).ok());
   save.part = 4;
   EXPECT_FALSE(decode_save(encode_save(save)).ok()) << "there is no such part";
   const Load load{.step = 9, .weights_only = true, .folder = "/a/b"};

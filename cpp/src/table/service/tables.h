@@ -34,6 +34,13 @@ struct CheckpointPlace {
   uint32_t table = 0;    ///< The table's place among those of the checkpoint.
 };
 
+/// Which snapshots of a table there are.
+struct SavePolicy {
+  size_t keep = 2;  ///< So many are left, the newest among them, and those on which they build.
+  /// One of so many has all rows, and the others what has changed since the one before; at least 1.
+  size_t full_every = 1;
+};
+
 /// Externally synchronized: one call at a time, all of which may block.
 class Tables {
  public:
@@ -84,10 +91,12 @@ class Tables {
   /// step there is one snapshot. On servers rank 0 calls it, between two of its pushes; other ranks
   /// need not, and it does nothing there. Servers write while the table goes on, into the same
   /// folder, which therefore is on a file system that all share. Waits for the one before, and in
-  /// a process by itself until all is written. `keep`: that many are left, this one among them.
+  /// a process by itself until all is written. Tables whose rows go by themselves, and the first
+  /// snapshot of a process in a folder, have all rows, whatever the policy is.
   /// INVALID_ARGUMENT if the folder is another table's, FAILED_PRECONDITION if another process
   /// writes there. What goes wrong later is a line on stderr.
-  [[nodiscard]] virtual Status save(TableNumber table, const std::string& folder, size_t keep) = 0;
+  [[nodiscard]] virtual Status save(TableNumber table, const std::string& folder,
+                                    const SavePolicy& policy) = 0;
   /// Blocks until no snapshot of the table is being written. The step of the newest one that this
   /// process has saved; none: none, or it is not rank 0.
   [[nodiscard]] virtual Result<std::optional<uint64_t>> wait_for_save(TableNumber table) = 0;

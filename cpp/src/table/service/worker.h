@@ -109,10 +109,15 @@ class TableWorker {
   /// On rank 0; other ranks have nothing to do. Begins a snapshot after the pushes of this rank. None
   /// is being written.
   [[nodiscard]] Status start_save(TableNumber table, const CheckpointPlace& place);
-  /// The same for a snapshot of the table alone, of the step that the table has taken. `attempt`: its
-  /// low 16 bits are 0.
-  [[nodiscard]] Status start_save_alone(TableNumber table, const std::string& folder,
-                                        uint64_t attempt);
+  /// How a snapshot of a table alone is written.
+  struct SaveAlone {
+    std::string folder;
+    uint64_t attempt = 0;                       ///< Its low 16 bits are 0.
+    bool counts = false;                        ///< A delta may build on it.
+    std::optional<checkpoint::Base> base = {};  ///< It is a delta on that one.
+  };
+  /// The same for a snapshot of the table alone, of the step that the table has taken.
+  [[nodiscard]] Status start_save_alone(TableNumber table, const SaveAlone& how);
   /// Is over once no snapshot of the table is being written.
   void start_wait_for_save(TableNumber table);
   /// On rank 0, while no other rank uses the table, nor has a push under way: servers read their rows
@@ -158,6 +163,9 @@ class TableWorker {
   [[nodiscard]] Status set_lr(TableNumber table, float lr);
   /// Of the table, as this rank knows: its pushes that are answered.
   [[nodiscard]] uint64_t steps(TableNumber table) const { return tables_.at(table).steps; }
+  /// Those, and its pushes that are under way.
+  [[nodiscard]] uint64_t pushed(TableNumber table) const { return tables_.at(table).pushed(); }
+  [[nodiscard]] const TableSpec& spec(TableNumber table) const { return tables_.at(table).spec(); }
   /// So many servers that are not lost have each row, as far as this rank knows.
   [[nodiscard]] uint32_t copies(TableNumber table) const {
     return static_cast<uint32_t>(tables_.at(table).holders.least_copies(lost_));
@@ -285,7 +293,9 @@ class TableWorker {
   std::map<uint32_t, uint64_t> taken_;  ///< By server: steps, as it answered OPEN.
   Move move_;
   Export wanted_;
-  CheckpointPlace place_;    ///< Of a save; of a table alone its attempt counts rounds.
+  CheckpointPlace place_;  ///< Of a save; of a table alone its attempt counts rounds.
+  bool counts_ = false;    ///< As Save has it, and the next.
+  std::optional<checkpoint::Base> base_ = {};
   bool saves_alone_ = true;  ///< The checkpoint is of the table's own step.
   bool adopts_ = false;      ///< What kLoad is for: to adopt once more, or to load.
   Bytes packed_;

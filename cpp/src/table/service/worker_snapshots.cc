@@ -22,15 +22,19 @@ Status TableWorker::start_save(TableNumber table, const CheckpointPlace& place) 
   place_ = place;
   saves_ = true;
   saves_alone_ = false;
+  counts_ = false;
+  base_.reset();
   begin(table, Phase::kSettle, fmt::format("save after step {}", opened.pushed()));
   return {};
 }
 
-Status TableWorker::start_save_alone(TableNumber table, const std::string& folder,
-                                     uint64_t attempt) {
+Status TableWorker::start_save_alone(TableNumber table, const SaveAlone& how) {
   const uint64_t step = tables_.at(table).pushed();
-  CORRO_TRY(start_save(table, {.folder = folder, .step = step, .attempt = attempt, .table = 0}));
+  CORRO_TRY(
+      start_save(table, {.folder = how.folder, .step = step, .attempt = how.attempt, .table = 0}));
   saves_alone_ = true;
+  counts_ = how.counts;
+  base_ = how.base;
   return {};
 }
 
@@ -57,6 +61,8 @@ void TableWorker::ask_save() {
             .table = place_.table,
             .part = 0,
             .parts = static_cast<uint32_t>(parts.size()),
+            .counts = counts_,
+            .base = base_,
             .shards = {},
             .folder = place_.folder};
   for (const auto& [server, shards] : parts) {

@@ -69,13 +69,14 @@ class MemoryStore final : public SnapshotStore {
  public:
   struct Part {
     PartHead head;
+    std::optional<checkpoint::Base> base = {};
     std::vector<Bytes> pages = {};
     bool whole = false;
   };
 
   std::unique_ptr<PartWriter> begin(const Save& save, const PartHead& head) override {
     auto& part = parts_[{save.attempt, save.part}];
-    part = std::make_shared<Part>(Part{.head = head});
+    part = std::make_shared<Part>(Part{.head = head, .base = save.base});
     return std::make_unique<Writer>(part);
   }
   std::unique_ptr<RowsLoading> begin_load(const std::string&, uint64_t,
@@ -83,16 +84,21 @@ class MemoryStore final : public SnapshotStore {
     ADD_FAILURE() << "nobody asks";
     return nullptr;
   }
-  /// The rows of a snapshot whose parts are all there.
+  /// The rows of a snapshot whose parts are all there, and of those on which it builds: the whole one
+  /// first.
   [[nodiscard]] std::vector<float> rows_of(const TableSpec& spec,
-                                           const TableWorker::Written& written) const {
-    RowLoader loader =
-        RowLoader::create({.spec = spec, .shards = ShardSet().set()}, written.step).value();
-    for (uint32_t number = 0; number < written.parts; ++number) {
-      const Part& part = *parts_.at({written.attempt, number});
-      EXPECT_TRUE(part.whole);
-      EXPECT_TRUE(loader.take_head(part.head).ok());
-      for (Bytes page : part.pages) EXPECT_TRUE(loader.take_page(page).ok());
+                                           const std::vector<TableWorker::Written>& chain) const {
+    std::vector<uint64_t> steps;
+    for (const TableWorker::Written& written : chain) steps.push_back(written.step);
+    RowLoader loader = RowLoader::create({.spec = spec, .shards = ShardSet().set()}, steps).value();
+    for (const TableWorker::Written& written : chain) {
+      for (uint32_t number = 0; number < written.parts; ++number) {
+        const Part& part = *parts_.at({written.attempt, number});
+        EXPECT_TRUE(part.whole);
+        EXPECT_EQ(part.base.has_value(), written.step != steps.front());
+        EXPECT_TRUE(loader.take_head(part.head).ok());
+        for (Bytes page : part.pages) EXPECT_TRUE(loader.take_page(page).ok());
+      }
     }
     std::vector<uint64_t> keys(kKeys);
     for (uint64_t key = 0; key < kKeys; ++key) keys[key] = key;
@@ -258,9 +264,22 @@ class World {
   /// Rank 0 has heard that all parts are there.
   void check_snapshot(const TableWorker::Written& written) {
     ++saves_;
-    EXPECT_EQ(store_.rows_of(spec(), written), checker_->after(written.step))
-        << "the snapshot of step " << written.step;
+    const auto base = bases_.at(written.attempt >> 16U);
+    if (!base) chain_.clear();
+    EXPECT_EQ(base.has_value(), !chain_.empty());
+    chain_.push_back(written);
+    deltas_ += base ? 1 : 0;
+    EXPECT_EQ(store_.rows_of(spec(), chain_), checker_->after(written.step))
+        << "the snapshot of step " << written.step << ", the last of " << chain_.size();
   }
+  /// What the next snapshot, of this step, builds on: the one that was finished last, or none.
+  [[nodiscard]] std::optional<checkpoint::Base> draw_base(uint64_t step, uint64_t attempt) {
+    auto& base = bases_[attempt >> 16U];
+    const bool may_be = !chain_.empty() && chain_.back().step < step && chances_.evict_after == 0;
+    if (may_be && random_() % 4 != 0) base = checkpoint::Base{.step = chain_.back().step};
+    return base;
+  }
+  [[nodiscard]] size_t deltas() const { return deltas_; }
   [[nodiscard]] uint64_t moves() const { return ranks_[0]->worker().holders(0).version(); }
 
  private:
@@ -359,6 +378,9 @@ class World {
   size_t losses_ = 0;
   size_t leaves_ = 0;
   size_t saves_ = 0;
+  std::vector<TableWorker::Written> chain_;  ///< The last snapshots, the whole one first.
+  std::map<uint64_t, std::optional<checkpoint::Base>> bases_;  ///< By attempt, without its round.
+  size_t deltas_ = 0;
 };
 
 Rank::Rank(World& world, uint32_t rank, uint32_t ranks, size_t servers)
@@ -460,7 +482,13 @@ void Rank::start_save() {
   worker_.start_wait_for_save(0);
   worker_.proceed();
   if (!worker_.over()) return;
-  EXPECT_TRUE(worker_.start_save_alone(0, "somewhere", world_.next_connection() << 16U).ok());
+  const uint64_t attempt = world_.next_connection() << 16U;
+  EXPECT_TRUE(worker_
+                  .start_save_alone(0, {.folder = "somewhere",
+                                        .attempt = attempt,
+                                        .counts = true,
+                                        .base = world_.draw_base(worker_.pushed(0), attempt)})
+                  .ok());
 }
 
 void Rank::start_push() {
@@ -512,6 +540,7 @@ struct Seen {
   size_t losses = 0;
   size_t leaves = 0;
   size_t saves = 0;
+  size_t deltas = 0;
   uint64_t moves = 0;
 };
 Seen run_seeds(uint32_t seeds, Chances chances) {
@@ -527,6 +556,7 @@ Seen run_seeds(uint32_t seeds, Chances chances) {
     seen.losses += world.losses();
     seen.leaves += world.leaves();
     seen.saves += world.saves();
+    seen.deltas += world.deltas();
     seen.moves += world.moves();
   }
   return seen;
@@ -538,6 +568,7 @@ TEST(TableWorker, NoPushIsLostOrCountedTwiceWhateverHappens) {
   EXPECT_GT(seen.losses, seeds / 2);
   EXPECT_GT(seen.leaves, seeds / 10);
   EXPECT_GT(seen.saves, seeds / 10);
+  EXPECT_GT(seen.deltas, seeds / 20);
   EXPECT_GT(seen.moves, seeds / 2);
 }
 
@@ -547,6 +578,7 @@ TEST(TableWorker, InBoundedModeRowsAreAsNewAsTheStalenessSays) {
   EXPECT_GT(seen.losses, seeds / 2);
   EXPECT_GT(seen.leaves, seeds / 20);
   EXPECT_GT(seen.saves, seeds / 10);
+  EXPECT_GT(seen.deltas, seeds / 20);
   EXPECT_GT(seen.moves, seeds / 2);
 }
 
