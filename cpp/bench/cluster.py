@@ -21,10 +21,10 @@ OWN, OTHER, NETWORK = "10.77.0.1", "10.77.0.2", "10.77.0.0/24"
 
 
 class Cluster:
-    """Two hosts; commands are run on the first, which has a key to the second."""
+    """Hosts; commands are run on the first, which has a key to the others."""
 
-    def __init__(self, folder: Path) -> None:
-        self.hosts = netns.Hosts(2)
+    def __init__(self, folder: Path, count: int = 2) -> None:
+        self.hosts = netns.Hosts(count)
         self._servers = ssh.Servers(self.hosts, folder / "ssh")
         self._logs = folder / "logs"
 
@@ -37,7 +37,9 @@ class Cluster:
 
     def corro_run(self, *words: str) -> list[str]:
         """A rank on each host; `words` may begin with options."""
-        options = ("--log-dir", str(self._logs), "--show", "all", "-H", f"localhost,{OTHER}")
+        others = [self.hosts.address(host) for host in range(1, len(self.hosts.names))]
+        hosts = ",".join(["localhost", *others])
+        options = ("--log-dir", str(self._logs), "--show", "all", "-H", hosts)
         return self.command(str(CORRO), "run", *options, *words)
 
     def end(self) -> None:
@@ -46,9 +48,9 @@ class Cluster:
 
 
 @contextmanager
-def two_hosts() -> Iterator[Cluster]:
+def hosts_with_ssh(count: int = 2) -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="corro-bench-") as folder:
-        cluster = Cluster(Path(folder))
+        cluster = Cluster(Path(folder), count)
         try:
             yield cluster
         finally:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import statistics
 import sys
 
-from cluster import netns, two_hosts
+from cluster import hosts_with_ssh, netns
 from jobs import BENCH, PYTHON, Effort, Family, Line, corro_run, note, run
 from rows import Row, compared, timed
 
@@ -81,7 +81,7 @@ def measure_links(effort: Effort) -> list[Row]:
     end_without_namespaces()
     script, steps = str(BENCH / "parallel_torch.py"), str(effort.of(10, 5))
     taken: dict[str, list[float]] = {"planned": [], "data": []}
-    with two_hosts() as cluster:
+    with hosts_with_ssh() as cluster:
         cluster.hosts.limit(SLOW)
         for _ in range(effort.rounds):
             for case, times in taken.items():
@@ -103,7 +103,7 @@ def measure_picks(effort: Effort) -> list[Row]:
     rows = []
     script, steps = str(BENCH / "picks_torch.py"), str(effort.of(9, 5))
     for link in LINKS:
-        with two_hosts() as cluster:
+        with hosts_with_ssh() as cluster:
             if link:
                 cluster.hosts.limit(link)
             for name in MODELS:

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cluster import OTHER, netns, two_hosts
+from cluster import OTHER, hosts_with_ssh, netns
 from jobs import CORRO, OUT, PROGRAMS, ROOT, Effort, Family, run
 from rows import Columns, Row, compared, timed
 
@@ -187,7 +187,7 @@ def measure_measured(effort: Effort) -> list[Row]:
 
 
 def _measured(model: str) -> dict[str, float]:
-    with two_hosts() as hosts:
+    with hosts_with_ssh() as hosts:
         hosts.hosts.limit("1gbit")
         path = OUT / f"measured_{model}.json"
         done = subprocess.run(

@@ -148,7 +148,7 @@ def wait_for_steps(folder: Path, count: int) -> None:
 
 def cut_host(folder: Path, order: Sequence[str]) -> None:
     """Two ranks are on this host, and one is on another, whose cable is cut."""
-    with cluster.two_hosts() as hosts:
+    with cluster.hosts_with_ssh() as hosts:
         options = ["--log-dir", str(folder / "logs"), "--min-np", str(RANKS - 1)]
         where = ["-H", f"localhost:{RANKS - 1},{cluster.OTHER}:1"]
         job = [str(PYTHON), str(WORKER), str(folder), *order]

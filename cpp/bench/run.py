@@ -28,6 +28,7 @@ import parallel_rows
 import plan_rows
 import planner_rows
 import recover_rows
+import served_rows
 import small_rows
 import ssh_rows
 import table_rows
@@ -52,6 +53,7 @@ FAMILIES: dict[str, Family] = {
     **compiled_rows.FAMILIES,
     **keras_rows.FAMILIES,
     **recover_rows.FAMILIES,
+    **served_rows.FAMILIES,
     **table_rows.FAMILIES,
 }
 

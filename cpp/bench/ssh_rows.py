@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from cluster import NETWORK, OTHER, OWN, Cluster, ssh, two_hosts
+from cluster import NETWORK, OTHER, OWN, Cluster, hosts_with_ssh, ssh
 from jobs import PYTHON, Effort, Family, note
 from launcher_rows import FAMILY, wait_for_end
 from rows import Row, compared, missing, timed
@@ -113,7 +113,7 @@ def measure_first_line(effort: Effort) -> list[Row]:
         return [missing("hosts_first_line", columns_of(peer, said=refusal)) for peer in PEERS]
     there = [peer for peer in PEERS if not lacking(peer)]
     taken: dict[str, list[float]] = {peer: [] for peer in there}
-    with two_hosts() as cluster:
+    with hosts_with_ssh() as cluster:
         for _ in range(effort.of(10, 3)):
             for peer in there:
                 note(f"hosts_first_line: {peer}")
@@ -165,7 +165,7 @@ def measure_kill(effort: Effort) -> list[Row]:
     if refusal := ssh.refusal():
         return [missing("hosts_kill", columns_of(case, said=refusal)) for case in KILL_BARS]
     rows = []
-    with two_hosts() as cluster:
+    with hosts_with_ssh() as cluster:
         for case, bar in KILL_BARS.items():
             note(f"hosts_kill: {case}")
             times = [kill_launcher(cluster, case) for _ in range(effort.of(5, 1))]
