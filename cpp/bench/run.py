@@ -17,6 +17,7 @@ from pathlib import Path
 import agent_rows
 import allreduce_rows
 import compiled_rows
+import dashboard_rows
 import engine_rows
 import horovod_env
 import host_rows
@@ -55,6 +56,7 @@ FAMILIES: dict[str, Family] = {
     **recover_rows.FAMILIES,
     **served_rows.FAMILIES,
     **table_rows.FAMILIES,
+    **dashboard_rows.FAMILIES,
 }
 
 
