@@ -20,6 +20,8 @@ REMOTE = (
 SLOWEST = Case("remote pull of 1024 rows", "times", "small", 500.0, {"redis": 1.0})
 COLD = Case("rows on disk, uniform", "pull", "", ratios={"disk": 0.75})
 RESTORED = Case("restored from a file", "load", "", 5.0)
+FROZEN = Case("push while servers come and leave", "push", "", 50.0)
+BESIDE = Case("pushes beside a snapshot", "push", "", 0.85)
 MEMORY = Case("memory beyond the row", "load", "", 18.0, {"flat_hash_map": 1.0, "redis": 1.0})
 
 

@@ -60,6 +60,8 @@ BYTES = Unit("bytes/row", more_is_better=False)
 READS = Unit("reads/s")
 RESTORED = Unit("M rows/s, by the clock")
 LATENCY = Unit("us, p99", more_is_better=False)
+LONGEST = Unit("ms, the longest", more_is_better=False)
+SHARE = Unit("of those without")
 
 
 def rate(rows: int, seconds: float) -> float | None:
@@ -144,6 +146,19 @@ def steps(seconds: Mapping[str, Sequence[float]]) -> list[Row]:
         shown = columns(f"step of 2 ranks, {way}", CORRO, min=min(micros), max=max(micros))
         rows.append(Row(OP, shown, statistics.median(micros), ratio, unit="us, by the clock"))
     return rows
+
+
+def changes(frozen: Case, beside: Case, rounds: Sequence[Mapping[str, float]]) -> list[Row]:
+    """Rows of table_changes.py: pushes while servers come and leave, and beside snapshots."""
+    longest = {CORRO: [one["longest_ms"] for one in rounds]}
+    usual = statistics.median(one["usual_ms"] for one in rounds)
+    shares = {CORRO: [one["snapshot"] / one["alone"] for one in rounds]}
+    alone = statistics.median(one["alone"] for one in rounds)
+    usual_note, alone_note = f"half take up to {usual:.2f} ms", f"{alone:.0f} pushes/s without"
+    return [
+        *judged(frozen, LONGEST, longest, {CORRO: {"note": usual_note}}),
+        *judged(beside, SHARE, shares, {CORRO: {"note": alone_note}}),
+    ]
 
 
 def unmeasured(case: Case, unit: Unit, peer: str, reason: str) -> Row:

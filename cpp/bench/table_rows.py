@@ -25,7 +25,7 @@ import table_streams as streams
 from jobs import BENCH, OUT, PROGRAMS, PYTHON, ROOT, Effort, Family, corro_run, note, run, skipped
 from processes import started
 from rows import Row
-from table_cases import COLD, MEMORY, RESTORED, SETTINGS, SLOWEST, Setting
+from table_cases import BESIDE, COLD, FROZEN, MEMORY, RESTORED, SETTINGS, SLOWEST, Setting
 from table_figures import BUSY, BYTES, CORRO, RATE, Case, Taken, unmeasured
 from table_streams import BATCH, SMALL_BATCH
 
@@ -78,6 +78,7 @@ def measure_tables(effort: Effort) -> list[Row]:
             rows += Bench(folder, setting, size, packages, problem).measure()
         rows += rows_on_disk(folder, size)
         rows += rows_restored(folder, size)
+        rows += measure_changes(folder, effort)
     rows += measure_steps(effort)
     busiest = max(float(str(row.columns["others"] or 0)) for row in rows)
     if busiest > BUSY:
@@ -91,6 +92,14 @@ def measure_steps(effort: Effort) -> list[Row]:
     script = [str(PYTHON), str(BENCH / "table_ahead.py"), str(effort.of(100, 40)), "5"]
     (seconds,) = run(corro_run(2, "--servers", "1", *script))
     return figures.steps(seconds)
+
+
+def measure_changes(folder: Path, effort: Effort) -> list[Row]:
+    """Pushes of two ranks while servers come and leave, and while snapshots are written."""
+    note("table: servers that come and leave, and snapshots")
+    script = [str(PYTHON), str(BENCH / "table_changes.py"), str(effort.of(2_000_000, 200_000))]
+    script += [str(effort.of(5, 1)), str(effort.of(5, 2)), str(folder / "changes")]
+    return figures.changes(FROZEN, BESIDE, run(corro_run(2, "--servers", "2", *script)))
 
 
 class Bench:

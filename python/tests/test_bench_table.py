@@ -154,3 +154,16 @@ def test_a_step_is_compared_with_sync_mode_of_the_same_ranks():
     assert [row.ratio for row in found] == [1.0, 0.375, 1.0, 0.5]
     assert found[1].median == 1e6
     assert found[1].columns["case"] == "step of 2 ranks, sync, prefetch"
+
+
+def test_changes_of_servers_and_snapshots_have_a_row_each():
+    frozen, beside = Case("come", "push", "", 50.0), Case("beside", "push", "", 0.85)
+    rounds = [
+        {"alone": 100.0, "snapshot": 90.0, "usual_ms": 1.0, "longest_ms": longest}
+        for longest in (30.0, 51.0, 52.0)
+    ]
+    come, shared = figures.changes(frozen, beside, rounds)
+    assert (come.median, come.unit, come.ok) == (51.0, "ms, the longest", False)
+    assert come.columns["max"] == 52.0
+    assert (shared.median, shared.bar, shared.ok) == (0.9, 0.85, True)
+    assert shared.columns["note"] == "100 pushes/s without"
