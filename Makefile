@@ -115,6 +115,11 @@ fuzz: setup $(STAMPS)/packages-clang ## Fuzz every decoder of foreign bytes [SEC
 soak: setup ## Disturb an elastic job, and prove that it loses nothing [SECONDS=300]
 	@$(VENV)/python python/tests/soak.py --seconds $(if $(filter file,$(origin SECONDS)),300,$(SECONDS))
 
+.PHONY: soak-tables
+soak-tables: setup ## Kill, add and let go servers of a table, and prove that no push is lost [SECONDS=300]
+	@$(VENV)/corro run -np 2 --servers 3 --log-dir build/soak $(VENV)/python python/tests/table_soak.py \
+	  $(if $(filter file,$(origin SECONDS)),300,$(SECONDS))
+
 .PHONY: bench
 bench: setup $(STAMPS)/packages-tests $(BENCH_MPIS) $(BENCH_ENVIRONMENTS) ## Compare with peers [ONLY=...] [QUICK=1] [BASE=...] [HOROVOD_ENV=...]
 	$(call quiet,cmake --preset release -DCORRO_BUILD_BENCH=ON -Dabsl_ROOT="$$(tools/unpacked_packages.sh bench-peers)/usr",cmake-bench)

@@ -79,6 +79,12 @@ def test_rows_are_copied_to_the_server_that_comes_for_a_lost_one(launch: Launch)
     assert "corro: server 3 is started in the place of server 1" in output
 
 
+def test_no_push_is_lost_however_servers_come_and_go(launch: Launch) -> None:
+    soak = str(HERE / "table_soak.py")
+    job = launch(soak, "12", ranks=2, options=("--servers", "3")).check()
+    assert "steps of 2 ranks are whole; servers: " in job.output
+
+
 def test_rows_that_nobody_has_are_named_and_ranks_go_on(launch: Launch) -> None:
     output = run(launch, "lost")
     assert len(re.findall(r"lost: table t: push \d+: server 1 \(127\.0\.0\.1:\d+\)", output)) == 2
